@@ -1,9 +1,9 @@
-//! Measures a node's log beside bare commands of Redis, in one run:
-//! `cargo run --release -p interlock-node --example hop_and_rate -- HOST:PORT [ROUNDS]`, with a Redis of its
-//! own there.
+//! Compares a node's log with bare Redis commands in one run: `cargo run --release -p
+//! interlock-node --example hop_and_rate -- HOST:PORT [ROUNDS]`, with a dedicated Redis at that
+//! address.
 //!
-//! Another process reads (this program again). *Hop*: from an append to the moment at which the reader has
-//! the entry. *Rate*: entries with a body of so many commands; *under way*: entries that are not answered.
+//! Another process (this program again) reads. *Hop*: time from an append until the reader has the
+//! entry. *Rate*: entries whose body has this many commands; *under way*: entries not yet answered.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A bare connection: requests out, replies in by their number of lines.
+/// A bare connection that sends requests and counts the lines of replies.
 struct Bare(TcpStream, Vec<u8>);
 
 impl Bare {
@@ -30,7 +30,7 @@ impl Bare {
         Bare(socket, Vec::new())
     }
 
-    /// Takes so many lines.
+    /// Reads this many lines.
     fn lines(&mut self, count: usize) -> Vec<u8> {
         let (mut buffer, mut looked, mut seen) = ([0; 65536], 0, 0);
         loop {
@@ -58,7 +58,7 @@ fn xadd(out: &mut Vec<u8>, stream: &str, body: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Reads so many entries and says when it had each.
+/// Reads `count` entries and reports when it received each.
 fn reader(address: &str, stream: &str, count: usize, is_bare: bool) {
     let mut times = Vec::with_capacity(count);
     if is_bare {
@@ -73,7 +73,7 @@ fn reader(address: &str, stream: &str, count: usize, is_bare: bool) {
                 last.len()
             );
             bare.0.write_all(ask.as_bytes()).unwrap();
-            // The bodies have no line ends in them: each entry has 8 lines, behind 5.
+            // The bodies contain no line ends: each entry has 8 lines, after 5 lines of header.
             let head = bare.lines(5);
             let text = String::from_utf8_lossy(&head).into_owned();
             let entries: usize = text.lines().nth(4).unwrap()[1..].parse().unwrap();
@@ -129,7 +129,7 @@ impl Reads {
     }
 }
 
-/// Appends so many entries with so many under way; returns when each was sent.
+/// Appends `count` entries at most `most` of them under way; returns when each was sent.
 fn append(
     address: &str,
     stream: &str,
@@ -148,7 +148,7 @@ fn append(
             (0..some).for_each(|_| xadd(&mut out, stream, body));
             sent.extend(std::iter::repeat_n(now(), some));
             bare.0.write_all(&out).unwrap();
-            // Of each reply of XADD two.
+            // Each reply to XADD has two lines.
             bare.lines(2 * some);
             std::thread::sleep(pause);
         }

@@ -1,7 +1,8 @@
-//! The log on an engine to which other threads speak, which may wait: those of Python's streams.
+//! The log in an engine that other threads talk to and that may block: Python's streams.
 //!
-//! The loop has the [`Bridge`]; the threads have [`Far`] ends of it: one takes what is to be appended and says
-//! what came of it, another brings what it has read, a third does what is not to hold up either.
+//! The loop has the [`Bridge`]; the threads have [`Far`] ends of it. One thread takes entries to
+//! append and reports the outcome, another delivers entries that it has read, a third does chores
+//! that must not delay either.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,11 +14,11 @@ use interlock_hub::system::wake::WakeUp;
 use crate::log::{lost, mark, no_beginning, Entry, Event, Id, Largest, LogPort, Position, LOST};
 use crate::trouble::{Kind, Trouble};
 
-/// Makes a bridge. `is_first` tells by its bytes whether an entry can be the first of a log.
+/// Makes a bridge. `is_first` returns whether these bytes can be the first entry of a log.
 ///
 /// # Errors
 ///
-/// The process has no descriptor left.
+/// The process has no descriptors left.
 pub fn bridge(is_first: fn(&[u8]) -> bool) -> io::Result<(Bridge, Far)> {
     let (state, asked, room) = (Mutex::new(State::new()), Condvar::new(), Condvar::new());
     let shared = Arc::new(Shared { state, asked, room, wake: WakeUp::new()?, is_first });
@@ -35,31 +36,31 @@ pub struct Far {
     shared: Arc<Shared>,
 }
 
-/// The next thing that is to be done to the stream.
+/// The next write to the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// To be appended in this order: [`Far::appended`] or [`Far::failed`].
+    /// Append these entries in order, then call [`Far::appended`] or [`Far::failed`].
     Append(Vec<Vec<u8>>),
-    /// The first entry of a log that is not there yet: as above.
+    /// Append the first entry of a log that does not exist yet, then report as above.
     Begin(Vec<u8>),
     /// The bridge is closed.
     End,
 }
 
-/// The next thing that is to be found out or done beside the entries: [`Far::skipped`] if it cannot be now.
+/// The next lookup or chore beside the entries; [`Far::skipped`] if it is impossible now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chore {
-    /// These entries are to be looked for: [`Far::looked`].
+    /// Look up these entries, then call [`Far::looked`].
     Look(Vec<Position>),
-    /// Everything before the last of these is to be cut off, if all of them are there: [`Far::trimmed`].
+    /// Delete everything before the last of these if all of them exist, then call [`Far::trimmed`].
     Trim(Vec<Position>),
-    /// [`Far::ends`].
+    /// Look up the first and the last entry, then call [`Far::ends`].
     Ends,
     /// The bridge is closed.
     End,
 }
 
-/// The place from which is read on, with a number that what is read brings back.
+/// The position after which to read, with a number that the delivered entries refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
     pub number: u64,
@@ -68,9 +69,9 @@ pub struct Order {
 
 struct Shared {
     state: Mutex<State>,
-    /// There is something to do, or to read.
+    /// There is something to do or to read.
     asked: Condvar,
-    /// Something that was read was taken.
+    /// The loop has taken delivered entries.
     room: Condvar,
     wake: WakeUp,
     is_first: fn(&[u8]) -> bool,
@@ -79,23 +80,23 @@ struct Shared {
 struct State {
     is_open: bool,
     is_closed: bool,
-    /// Not yet taken, oldest first.
+    /// Not taken yet, oldest first.
     queue: VecDeque<Waiting>,
-    /// Taken, and nobody knows yet whether they are in the log.
+    /// Taken; it is unknown whether they are in the log.
     flying: VecDeque<Flying>,
     bytes: usize,
     last: u64,
-    /// Asked for, and not yet taken.
+    /// Requested, and not taken yet.
     look: Option<Vec<Position>>,
     trim: Option<Vec<Position>>,
     wants_ends: bool,
     largest: Option<Largest>,
     untrimmed: Option<Arc<str>>,
     order: u64,
-    /// Nothing is to be read now, or what comes behind this.
+    /// Read the entries after this position; `None`: read nothing now.
     reads: Option<Option<Position>>,
     events: VecDeque<Event>,
-    /// Bytes of entries among the events.
+    /// Bytes of the entries among the events.
     read: usize,
 }
 
@@ -108,7 +109,7 @@ struct Waiting {
 struct Flying {
     number: u64,
     size: usize,
-    /// The last id that had been read before.
+    /// The last id read before the append.
     floor: Option<Id>,
 }
 
@@ -141,7 +142,7 @@ impl State {
         self.reads.flatten().map(|position| position.id)
     }
 
-    /// Makes the order of now void, for this reason.
+    /// Cancels the current order for this reason.
     fn stop(&mut self, trouble: Trouble) {
         self.reads = None;
         self.order += 1;
@@ -154,7 +155,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the loop of something.
+    /// Reports an event to the loop.
     fn tell(&self, state: &mut State, event: Event) {
         state.events.push_back(event);
         self.wake.wake();
@@ -201,14 +202,14 @@ impl LogPort for Bridge {
         let mut state = self.shared.lock();
         state.order += 1;
         state.reads = Some(position);
-        // What was read before and is not read any more says nothing about the log as it is now: an entry
-        // under way may rightly come below it.
+        // Entries read earlier that are not read any more say nothing about the log's present
+        // state: an entry under way may rightly get a lower id.
         let read = position.map(|position| position.id);
         let State { flying, queue, .. } = &mut *state;
         for one in flying.iter_mut().chain(queue.iter_mut().map(|one| &mut one.flying)) {
             one.floor = read.min(one.floor);
         }
-        // What was read for the old position is not to be heard.
+        // Entries read for the old position must not be delivered.
         state.events.retain(|event| !matches!(event, Event::Read { .. }));
         state.read = 0;
         drop(state);
@@ -261,7 +262,7 @@ impl LogPort for Bridge {
     }
 
     fn drive(&mut self, _: Instant) -> bool {
-        // First: what comes after the look wakes anew.
+        // Before the check, so that a later event wakes the loop again.
         self.shared.wake.silence();
         !self.shared.lock().events.is_empty()
     }
@@ -293,7 +294,7 @@ impl Shared {
 }
 
 impl Far {
-    /// Nobody waits here any more.
+    /// Closes the bridge: the loop waits no longer.
     pub fn close(&self) {
         self.shared.close();
     }
@@ -302,8 +303,8 @@ impl Far {
         self.shared.lock().is_closed
     }
 
-    /// The engine takes entries, the largest as it says. `untrimmed`: why nobody can have it cut off a part of
-    /// the log.
+    /// Reports that the engine takes entries, and the largest. `untrimmed`: the reason why the log
+    /// cannot be trimmed.
     pub fn opened(&self, largest: Option<Largest>, untrimmed: Option<&str>) {
         let mut state = self.shared.lock();
         state.is_open = true;
@@ -316,7 +317,7 @@ impl Far {
         self.next(until, Task::End, next_task)
     }
 
-    /// Waits for something else to do until a moment.
+    /// Waits for a chore until a moment.
     pub fn chore(&self, until: Instant) -> Option<Chore> {
         self.next(until, Chore::End, next_chore)
     }
@@ -334,7 +335,7 @@ impl Far {
         }
     }
 
-    /// Says that all that was taken is in the log, with these ids if the engine tells them.
+    /// Reports that all entries taken are in the log, with these ids if the engine reports them.
     pub fn appended(&self, ids: Option<&[Id]>) {
         let mut state = self.shared.lock();
         let flying = std::mem::take(&mut state.flying);
@@ -354,7 +355,8 @@ impl Far {
         }
     }
 
-    /// The engine cannot be reached, or was lost: of what was to be appended nobody knows what is in the log.
+    /// Reports that the engine is unreachable: it is unknown which of the entries to append are in
+    /// the log.
     pub fn failed(&self, trouble: Trouble) {
         let mut state = self.shared.lock();
         state.is_open = false;
@@ -373,23 +375,23 @@ impl Far {
         self.shared.tell(&mut self.shared.lock(), Event::Ends(ends));
     }
 
-    /// Says of each entry that was looked for whether it is there, as it was.
+    /// Reports for each looked-up entry whether it exists unchanged.
     pub fn looked(&self, there: Vec<bool>) {
         self.shared.tell(&mut self.shared.lock(), Event::Looked(there));
     }
 
-    /// Says that what was to be looked for or cut off could not be now; it will be asked for again.
+    /// Reports that a lookup or trim is impossible now; the loop repeats the request.
     pub fn skipped(&self) {
         self.looked(Vec::new());
     }
 
-    /// So many entries were cut off, or none for this reason.
+    /// Reports the number of deleted entries, or why none were.
     pub fn trimmed(&self, done: Result<u64, Trouble>) {
         self.shared.tell(&mut self.shared.lock(), Event::Trimmed(done));
     }
 
-    /// Waits until there is something to read, or until a moment. The same order is given until another place
-    /// is wanted: who reads goes on behind what it has brought.
+    /// Waits until there is something to read, or until a moment. The order stays the same until
+    /// another position is requested: the reader continues after the entries it has delivered.
     pub fn order(&self, until: Instant) -> Option<Order> {
         let mut state = self.shared.lock();
         loop {
@@ -403,8 +405,8 @@ impl Far {
         }
     }
 
-    /// Brings entries behind those that were brought before for an order. Waits while many are not yet taken.
-    /// Returns the order of now, if it is still the same.
+    /// Delivers the entries that follow those delivered before for an order. Blocks while many are
+    /// not taken yet. Returns the current order if it is still the same.
     pub fn read(&self, order: u64, entries: Vec<Entry>, at_end: bool) -> Option<Order> {
         let mut state = self.shared.lock();
         while state.read > MOST && state.order == order && !state.is_closed {
@@ -436,8 +438,8 @@ impl Far {
         Some(Order { number: order, after })
     }
 
-    /// The entry behind which is read is not in the log any more, or another; `ends`: the first and the last of
-    /// what is there.
+    /// Reports that the entry before the ones to read is missing or was replaced; `ends`: the log's
+    /// first and last entry.
     pub fn lost(&self, order: u64, ends: Option<(Entry, Entry)>) {
         let mut state = self.shared.lock();
         let Some(after) = state.reads.filter(|_| state.order == order) else { return };
@@ -447,13 +449,13 @@ impl Far {
         self.shared.wake.wake();
     }
 
-    /// The log could not be read; this is tried again.
+    /// Reports that the log could not be read; the reader retries.
     pub fn unread(&self, trouble: Trouble) {
         self.shared.tell(&mut self.shared.lock(), Event::Trouble(trouble));
     }
 }
 
-/// Takes what is to be done next beside the entries.
+/// Takes the next chore.
 fn next_chore(state: &mut State) -> Option<Chore> {
     if let Some(positions) = state.look.take() {
         return Some(Chore::Look(positions));
@@ -464,7 +466,7 @@ fn next_chore(state: &mut State) -> Option<Chore> {
     std::mem::take(&mut state.wants_ends).then_some(Chore::Ends)
 }
 
-/// Takes what is to be appended next.
+/// Takes the next entries to append.
 fn next_task(state: &mut State) -> Option<Task> {
     let first = state.queue.front();
     if first.is_some_and(|first| first.is_first) {
@@ -488,7 +490,7 @@ fn next_task(state: &mut State) -> Option<Task> {
     None
 }
 
-/// Waits to be woken; `None`: the moment is over.
+/// Waits to be woken; `None`: the time is over.
 fn wait<'a>(
     asked: &Condvar,
     state: MutexGuard<'a, State>,
@@ -505,11 +507,11 @@ fn size(entries: &[Entry]) -> usize {
     entries.iter().map(|one| one.bytes.len() + SMALL).sum()
 }
 
-/// Bytes that wait on either side at most, before one more.
+/// Maximum bytes waiting on either side before one more entry.
 const MOST: usize = 64 << 20;
-/// Bytes that are appended at once at most, or one entry.
+/// Maximum bytes appended at once, unless one entry is larger.
 const AT_ONCE: usize = 8 << 20;
-/// Bytes of an entry beside what is in it.
+/// Overhead in bytes of an entry.
 const SMALL: usize = 64;
-/// Until nothing is to be done.
+/// Wait while there is nothing to do.
 const FAR: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! One connection to an engine, which never waits: its owner polls its descriptor.
+//! One non-blocking connection to an engine; its owner polls the descriptor.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -12,22 +12,22 @@ use interlock_stores::network::{Session, Tls};
 
 use crate::reply::{self, Bad, Reply, Scan};
 
-/// The addresses of one server.
+/// The addresses of one server, while they are looked up.
 pub struct Places {
     found: Receiver<io::Result<Vec<SocketAddr>>>,
-    /// Readable once they are there.
+    /// Readable once the addresses are known.
     woken: UnixStream,
 }
 
-/// A place to which a connection can be made.
+/// An address to connect to.
 #[derive(Clone, Debug)]
 pub enum Place {
     Tcp(SocketAddr),
     Unix(String),
 }
 
-/// Looks up `HOST:PORT`, or `unix:PATH`, with `@` before an abstract name: at once, or in a thread, for the
-/// servers of names may take long.
+/// Looks up `HOST:PORT`, or `unix:PATH`, with `@` before an abstract name. A lookup of a host name
+/// may take long, so it runs in a thread.
 pub fn look_up(address: &str) -> io::Result<Result<Vec<Place>, Places>> {
     if let Some(path) = address.strip_prefix("unix:") {
         return Ok(Ok(vec![Place::Unix(path.to_owned())]));
@@ -46,7 +46,7 @@ pub fn look_up(address: &str) -> io::Result<Result<Vec<Place>, Places>> {
     let (tell, found) = channel();
     std::thread::Builder::new().name("interlock-dns".to_owned()).spawn(move || {
         let addresses = (host.as_str(), port).to_socket_addrs();
-        // Whoever has given up does not hear it.
+        // If the caller has given up, nobody receives it.
         let _ = tell.send(addresses.map(Iterator::collect));
         drop(waker);
     })?;
@@ -58,7 +58,7 @@ impl Places {
         self.woken.as_raw_fd()
     }
 
-    /// The addresses, once they are there.
+    /// The addresses, once they are known.
     pub fn found(&self) -> Option<io::Result<Vec<Place>>> {
         let found = self.found.try_recv().ok()?;
         Some(found.map(|all| all.into_iter().map(Place::Tcp).collect()))
@@ -69,18 +69,18 @@ pub struct Connection {
     socket: Socket,
     tls: Option<Box<Session>>,
     is_connected: bool,
-    /// Bytes to be sent, from `sent` on.
+    /// Bytes to send, from `sent` on.
     pub out: Vec<u8>,
     sent: usize,
-    /// Bytes that arrived, from `read` on.
+    /// Received bytes, not yet parsed from `read` on.
     received: Vec<u8>,
     read: usize,
     buffer: Box<[u8]>,
     scan: Scan,
     has_ended: bool,
-    /// The next call of [`Connection::drive`] need not look for what arrived: a poll has found nothing.
+    /// The next [`Connection::drive`] need not try to receive: a poll has found nothing.
     is_quiet: bool,
-    /// The last look at what arrived has found as much as there was room for.
+    /// The last receive filled all available space.
     is_full: bool,
 }
 
@@ -116,7 +116,7 @@ impl Connection {
         })
     }
 
-    /// The descriptor, and the events to poll it for.
+    /// The descriptor and the events to poll for.
     pub fn interest(&self) -> libc::pollfd {
         let wants_write = !self.is_connected
             || match &self.tls {
@@ -127,38 +127,38 @@ impl Connection {
         libc::pollfd { fd: self.socket.fd(), events, revents: 0 }
     }
 
-    /// Bytes that are to be sent.
+    /// The number of bytes to send.
     pub fn unsent(&self) -> usize {
         self.out.len() - self.sent
     }
 
-    /// Bytes that arrived and have not been taken.
+    /// The number of received bytes not taken yet.
     pub fn held(&self) -> usize {
         self.received.len() - self.read
     }
 
-    /// A poll of [`Connection::interest`] is over: `found` is what it has found, if anything.
+    /// Notes the result of a poll of [`Connection::interest`]: the events in `found`.
     pub fn polled(&mut self, found: i16) {
         self.is_quiet = found == 0;
     }
 
-    /// Sends what can be without waiting. A failure is left for [`Connection::drive`] to find.
+    /// Sends as much as possible without blocking. [`Connection::drive`] reports a failure.
     pub fn flush(&mut self) {
         if self.is_connected {
             let _ = self.send();
         }
     }
 
-    /// Returns whether more may have arrived than the last [`Connection::drive`] has taken.
+    /// Returns whether more data may have arrived than the last [`Connection::drive`] received.
     pub fn may_hold_more(&self) -> bool {
         self.tls.is_some() || self.is_full
     }
 
-    /// Sends and receives what can be without waiting. Returns whether anything arrived.
+    /// Sends and receives as much as possible without blocking. Returns whether anything arrived.
     ///
     /// # Errors
     ///
-    /// If the connection has ended; replies that arrived before are still there.
+    /// The connection has ended; replies that arrived before can still be taken.
     pub fn drive(&mut self, most: usize) -> io::Result<bool> {
         if !self.is_connected {
             match self.socket.peer() {
@@ -173,14 +173,14 @@ impl Connection {
             }
         }
         let sent = self.send();
-        // A session of TLS may hold what arrived before.
+        // A TLS session may hold data that arrived earlier.
         if std::mem::take(&mut self.is_quiet) && self.tls.is_none() {
             return sent.map(|()| false);
         }
-        // The other side may have said why it breaks off.
+        // The other side may have said why it closes the connection.
         let moved = self.receive(most)?;
         sent?;
-        // A handshake may have let go of what waits to be sent.
+        // A handshake that has just finished may have unblocked waiting bytes.
         if moved && self.unsent() > 0 {
             self.send()?;
         }
@@ -252,7 +252,7 @@ impl Connection {
         Ok(moved)
     }
 
-    /// Hands the next reply to `see`, if one is there; returns what that returns.
+    /// Passes the next reply to `see`, if one is complete, and returns its result.
     pub fn next<T>(
         &mut self,
         most: usize,
@@ -266,7 +266,7 @@ impl Connection {
         Ok(Some(seen))
     }
 
-    /// Returns whether the other side has ended behind what has arrived.
+    /// Returns whether the other side has closed the connection after the received bytes.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
@@ -325,7 +325,7 @@ impl Write for Socket {
     }
 }
 
-/// Connecting to a path needs no waiting: it is there at once, or not.
+/// Connects to a path, which succeeds or fails at once.
 fn unix(path: &str) -> io::Result<UnixStream> {
     let address = match path.strip_prefix('@') {
         Some(name) => UnixAddress::from_abstract_name(name)?,
@@ -338,7 +338,7 @@ fn unix(path: &str) -> io::Result<UnixStream> {
 
 fn tcp(address: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    // SAFETY: no pointers; the result is checked and owned by nobody else.
+    // SAFETY: the call has no pointers; the result is checked, and this is its only owner.
     let socket = unsafe {
         let fd =
             libc::socket(family, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0);
@@ -349,7 +349,7 @@ fn tcp(address: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
     };
     let socket = TcpStream::from(socket);
     socket.set_nodelay(true)?;
-    // A machine that has gone is noticed though nothing is sent to it.
+    // Keepalive detects a machine that has gone even if nothing is sent to it.
     let seconds = timeout.as_secs().clamp(1, 60) as i32;
     let fd = socket.as_raw_fd();
     set(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
@@ -385,7 +385,7 @@ fn tcp(address: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
 }
 
 fn connect<T>(fd: RawFd, name: &T) -> io::Result<()> {
-    // SAFETY: the descriptor is open, and the name is as long as it is said to be.
+    // SAFETY: the descriptor is open, and the length is that of `name`.
     let done = unsafe { libc::connect(fd, (&raw const *name).cast(), size_of::<T>() as u32) };
     if done == 0 {
         Ok(())
@@ -395,7 +395,7 @@ fn connect<T>(fd: RawFd, name: &T) -> io::Result<()> {
 }
 
 fn set(fd: RawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
-    // SAFETY: the descriptor is open, and the value is as long as it is said to be.
+    // SAFETY: the descriptor is open, and the length is that of `value`.
     let done = unsafe {
         libc::setsockopt(fd, level, option, (&raw const value).cast(), size_of::<i32>() as u32)
     };
@@ -410,9 +410,9 @@ fn is_nothing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Bytes received at once.
+/// Bytes received in one call.
 const RECEIVED: usize = 64 << 10;
-/// Bytes of room that are kept when all is sent, or taken.
+/// Maximum capacity that an emptied buffer keeps.
 const KEPT: usize = 8 << 20;
-/// Bytes that were sent and are still there.
+/// Sent bytes after which the buffer is compacted.
 const SENT: usize = 1 << 20;

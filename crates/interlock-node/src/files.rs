@@ -1,7 +1,7 @@
-//! The files of a node: checkpoints, and a ring of what it has applied since.
+//! The files of a node: checkpoints, and a ring of the entries applied since.
 //!
-//! Both are in one folder, which one process has at a time. What a crash leaves behind is read as far as
-//! it is whole, and what is not is told ([`Report`]).
+//! Both are in one folder, which one process locks. After a crash the intact part of a file is
+//! used, and damage is reported ([`Report`]).
 
 mod checkpoints;
 mod ring;
@@ -15,7 +15,7 @@ use interlock_stores::StoreError;
 pub use checkpoints::{Checkpoints, Point, Reach, Saved};
 pub use ring::{Kept, Limits, Ring};
 
-/// A file that was not whole.
+/// A damaged file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     pub path: String,
@@ -28,7 +28,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Takes the folder for this process, and makes it if it is not there.
+/// Locks the folder for this process, and creates it if it does not exist.
 pub fn lock<D: Disk>(disk: &D) -> Result<D::Lock, StoreError> {
     let wrong = |error| StoreError::new("taking", &disk.describe(""), error);
     for folder in disk.make_folder("").map_err(wrong)? {
@@ -43,7 +43,7 @@ pub fn lock<D: Disk>(disk: &D) -> Result<D::Lock, StoreError> {
 
 const LOCK: &str = "lock";
 
-/// The numbers of the files whose names begin so, in their order.
+/// Returns the numbers of the files with this prefix, sorted.
 fn numbered<D: Disk>(disk: &D, prefix: &str) -> Result<Vec<u64>, StoreError> {
     let listed = disk.list("").map_err(|e| StoreError::new("listing", &disk.describe(""), e))?;
     let number = |entry: &Entry| entry.name.strip_prefix(prefix)?.parse().ok();

@@ -1,5 +1,5 @@
-//! The clients of a hub as those of its node. The hub's workers give writes, many at once; the loop takes
-//! them, and answers them in the order of the log.
+//! The clients of a hub as clients of its node. The hub's workers hand over many writes at once;
+//! the loop takes them, and answers them in the order of the log.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,11 +16,11 @@ use interlock_log::entry::MOST_ARGUMENTS;
 
 use crate::node::{Clients, News, Refused, Unacknowledged, Write};
 
-/// Writes on their way from the workers of a hub to the loop of its node.
+/// Writes on their way from a hub's workers to the loop of its node.
 pub struct HubWrites {
     queue: Mutex<Queue>,
     wake: WakeUp,
-    /// The most bytes that wait here.
+    /// Maximum bytes waiting here.
     most: usize,
 }
 
@@ -28,19 +28,19 @@ pub struct HubWrites {
 struct Queue {
     writes: VecDeque<Given>,
     bytes: usize,
-    /// Writes that the loop has taken and not answered.
+    /// Number of writes that the loop has taken and not answered.
     taken: usize,
     has_ended: bool,
 }
 
 impl HubWrites {
-    /// `most`: bytes that wait for the loop at most; beyond that writes are refused.
+    /// `most`: maximum bytes that wait for the loop; more writes are refused.
     pub fn new(most: usize) -> io::Result<Arc<HubWrites>> {
         let (queue, wake) = (Mutex::default(), WakeUp::new()?);
         Ok(Arc::new(HubWrites { queue, wake, most }))
     }
 
-    /// Nobody takes writes any more: those that wait are refused, and those that will come.
+    /// Stops taking writes: those that wait and all later ones are refused.
     pub fn end(&self) {
         let mut queue = self.lock();
         queue.has_ended = true;
@@ -53,7 +53,7 @@ impl HubWrites {
     fn take(&self, most: usize) -> Vec<Given> {
         let mut queue = self.lock();
         let mut count = queue.writes.len().min(most);
-        // A group is taken whole.
+        // A group is taken as a whole.
         while count > 0 && count < queue.writes.len() && queue.writes[count - 1].goes_on {
             count += 1;
         }
@@ -61,13 +61,13 @@ impl HubWrites {
         queue.bytes -= taken.iter().map(size).sum::<usize>();
         queue.taken += taken.len();
         if queue.writes.is_empty() {
-            // Under the lock: what comes behind it wakes anew.
+            // Under the lock, so that a later write wakes the loop again.
             self.wake.silence();
         }
         taken
     }
 
-    /// Writes that wait for their answers.
+    /// The number of writes that wait for their replies.
     pub fn waiting(&self) -> usize {
         let queue = self.lock();
         queue.writes.len() + queue.taken
@@ -98,20 +98,20 @@ impl RowWrites for HubWrites {
     }
 }
 
-/// A client that waits, and whether it numbers its writes.
+/// A waiting client, and whether it numbers its writes.
 type Waits = (Waiting, bool);
 
-/// The loop's side of the writes of a hub.
+/// The loop's side of a hub's writes.
 pub struct HubClients {
     writes: Arc<HubWrites>,
     news: Sender<News>,
-    /// Waiting clients, by tickets from `first` on; `None`: it is answered.
+    /// Waiting clients, by tickets from `first` on; `None`: already answered.
     waiting: VecDeque<Option<Waits>>,
     first: u64,
 }
 
 impl HubClients {
-    /// `news`: where the node's news go.
+    /// `news`: receives the node's news.
     pub fn new(writes: Arc<HubWrites>, news: Sender<News>) -> HubClients {
         HubClients { writes, news, waiting: VecDeque::new(), first: 0 }
     }
@@ -210,7 +210,7 @@ impl Clients for HubClients {
     }
 
     fn tell(&mut self, news: News) {
-        // Whoever does not listen any more has ended.
+        // A receiver that no longer listens has ended.
         let _ = self.news.send(news);
     }
 }
@@ -222,11 +222,11 @@ fn refuse(writes: impl IntoIterator<Item = Given>, text: &str) {
     }
 }
 
-/// `numbered`: an error says what became of all calls with this number, and not of this one alone.
+/// `numbered`: an error states the outcome of all calls with this number, not only of this one.
 fn reply(answer: Answer, numbered: bool, resp3: bool) -> Vec<u8> {
     match answer {
-        // All else that a write answers is worded alike in both, so that what is kept for a client that asks
-        // again is too.
+        // All other replies to writes are the same in RESP2 and RESP3, so a reply kept for a client
+        // that asks again suits both.
         Answer::Done { reply: Some(reply), .. } if resp3 && reply == b"$-1\r\n" => {
             b"_\r\n".to_vec()
         }
@@ -248,8 +248,8 @@ fn reply(answer: Answer, numbered: bool, resp3: bool) -> Vec<u8> {
     }
 }
 
-/// The machines for which a call waits that says it itself. TABLE TIME, and TABLE BARRIER without ACKS, do nothing
-/// that others could have.
+/// Returns the number of machines that a call waits for if it specifies that itself. TABLE TIME,
+/// and TABLE BARRIER without ACKS, change nothing that other machines could lack.
 fn acks(arguments: &Words) -> Option<usize> {
     if !arguments.iter().next().is_some_and(|word| word.eq_ignore_ascii_case(b"table")) {
         return None;
@@ -275,8 +275,8 @@ fn size(write: &Given) -> usize {
 const ENDED: &str = "TRYAGAIN the node that writes this table has ended: it was not done";
 const NO_ROOM: &str =
     "TRYAGAIN the node has more writes to do than it has room for: it was not done";
-// What a hub takes for a name fits into an entry.
+// A name that a hub accepts fits into an entry.
 const _: () = assert!(MOST_NAME <= interlock_log::entry::MOST_NAME);
-/// Bytes of a write and of an argument beside what they say.
+/// Overhead in bytes of a write and of an argument.
 const OF_A_WRITE: usize = 96;
 const OF_AN_ARGUMENT: usize = 40;

@@ -1,4 +1,4 @@
-//! The ring of what was applied, in memory and in its file.
+//! The ring of applied entries, in memory and in its file.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use interlock_stores::disk::Disk;
 
 use crate::files::Ring;
 
-/// The ring in memory, with its file.
+/// The ring in memory and its file.
 pub struct InFile<D: Disk> {
     pub memory: Memory,
     pub file: Arc<Mutex<Ring<D>>>,
@@ -54,7 +54,7 @@ impl<D: Disk> Keeps for InFile<D> {
             file.add(position, since, &Record::Saved { position }.encode());
         }
         self.memory.saved(position, since);
-        // A file that cannot be removed costs room alone; the next checkpoint tries again.
+        // A file that cannot be removed only costs space; the next checkpoint retries.
         let _ = file.saved(position, since);
     }
 }

@@ -1,23 +1,23 @@
-//! A node of the state table across machines: what it reads and writes, without Python.
+//! A node of the state table across machines: its reads and writes, without Python.
 //!
-//! Imports point one way: a module imports only modules that stand above it in this table.
+//! Imports point one way: a module imports only modules above it in this table.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | `reply` | replies of the Redis protocol, as they arrive |
-//! | [`connection`] | one connection that never waits |
-//! | [`trouble`] | what can be wrong with the engine and its log, in words that say what to do |
-//! | [`log`] | the log as the loop sees it, whichever engine keeps it |
-//! | [`redis`] | the log on a stream of Redis or Valkey |
-//! | [`bridge`] | the log on an engine to which other threads speak |
-//! | [`files`] | checkpoints, and a ring of what was applied |
+//! | `reply` | replies of the Redis protocol, parsed as they arrive |
+//! | [`connection`] | one non-blocking connection |
+//! | [`trouble`] | problems of the engine and its log, in words that say what to do |
+//! | [`log`] | the log as the loop sees it, in whichever engine |
+//! | [`redis`] | the log in a stream of Redis or Valkey |
+//! | [`bridge`] | the log in an engine that other threads talk to |
+//! | [`files`] | checkpoints, and the ring of applied entries |
 //! | `kept` | the ring in memory, with its file |
 //! | `saver` | the thread that writes checkpoints |
-//! | [`projection`] | the rows in a table of the machine's shared memory |
-//! | [`ports`] | the ways between the loop and those around it |
+//! | [`projection`] | shows the rows in a table in shared memory |
+//! | [`ports`] | interfaces between the loop and its surroundings |
 //! | [`node`] | the loop between clients, log and state |
-//! | [`hub`] | the clients of a hub |
-//! | [`running`] | a node in a thread of its own |
+//! | [`hub`] | the clients of a node's hub |
+//! | [`running`] | a node in its own thread |
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("a node runs on Linux only");

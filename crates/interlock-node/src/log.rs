@@ -1,4 +1,4 @@
-//! The log as the loop of a node sees it, whichever engine keeps it.
+//! The log as a node's loop sees it, in whichever engine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,73 +8,76 @@ use interlock_log::entry::{self, Body};
 
 use crate::trouble::{Kind, Trouble};
 
-/// A log that one node appends to and reads.
+/// A log to which one node appends and from which it reads.
 ///
-/// Nothing here waits. The owner polls the descriptors ([`LogPort::descriptors`]) until
-/// [`LogPort::wake_at`], calls [`LogPort::drive`], and takes [`LogPort::event`] events until there is none.
+/// Nothing here blocks except [`LogPort::wait`]. The owner polls the descriptors
+/// ([`LogPort::descriptors`]) until [`LogPort::wake_at`], calls [`LogPort::drive`], and takes
+/// events from [`LogPort::event`] until it returns `None`.
 pub trait LogPort: Send {
-    /// Appends an entry, behind those that are under way; returns its number. `None`: the engine takes none
-    /// now, see [`Event::Open`].
+    /// Appends an entry after those under way and returns its number. `None`: the engine takes no
+    /// entries now, see [`Event::Open`].
     fn append(&mut self, bytes: &[u8]) -> Option<u64>;
 
-    /// Appends the first entry of a log that is not there yet.
+    /// Appends the first entry of a log that does not exist yet.
     fn begin(&mut self, bytes: &[u8]) -> Option<u64>;
 
-    /// Entries and their bytes that are under way.
+    /// Returns the number of entries under way and their bytes.
     fn under_way(&self) -> (usize, usize);
 
     /// Returns whether the engine takes entries.
     fn is_open(&self) -> bool;
 
-    /// Reads on behind an entry; `None`: from the first. Nothing is read before the first call.
+    /// Reads the entries after `position`; `None`: from the first. Nothing is read before the first
+    /// call.
     fn read_from(&mut self, position: Option<Position>);
 
     /// Asks for the first and the last entry. Returns false if the engine does not answer now.
     fn ask_ends(&mut self) -> bool;
 
-    /// The largest entry that the engine takes, once it is open; `None`: it has not told.
+    /// The largest entry that the engine takes, known once it is open; `None`: the engine has not
+    /// reported one.
     fn largest(&self) -> Option<Largest> {
         None
     }
 
-    /// The reason why this log is never trimmed by its nodes, in words for the operator; `None`: it is.
+    /// The reason why nodes never trim this log, in words for the operator; `None`: they do.
     fn untrimmed(&self) -> Option<Arc<str>> {
         None
     }
 
-    /// Asks which of some entries are in the log as they were: see [`Event::Looked`]. Returns false if the
-    /// engine does not answer now.
+    /// Asks which of these entries are in the log unchanged, see [`Event::Looked`]. Returns false
+    /// if the engine does not answer now.
     fn look(&mut self, positions: &[Position]) -> bool;
 
-    /// Cuts off what comes before the last of some entries, which stays; of some engines only a part of it. All
-    /// of them were looked at just before: where one is not there any more, nothing is cut off. Returns false
-    /// if the engine does not answer now.
+    /// Deletes the entries before the last of `positions`, which stays; some engines delete only a
+    /// part of them. The caller has just looked up all positions: if one is no longer there,
+    /// nothing is deleted. Returns false if the engine does not answer now.
     fn trim_before(&mut self, positions: &[Position]) -> bool;
 
-    /// Appends what is to be polled.
+    /// Appends the descriptors to poll.
     fn descriptors(&self, polled: &mut Vec<libc::pollfd>);
 
-    /// The moment at which [`LogPort::drive`] is to be called though nothing is readable.
+    /// The time at which [`LogPort::drive`] is to be called even if nothing is readable.
     fn wake_at(&self) -> Instant;
 
-    /// Does what can be done without waiting. Returns whether there are events.
+    /// Does everything that is possible without blocking. Returns whether there are events.
     fn drive(&mut self, now: Instant) -> bool;
 
-    /// A poll of the descriptors is over: what it has found, for the next call of [`LogPort::drive`].
+    /// Passes the results of a poll of the descriptors to the next call of [`LogPort::drive`].
     fn polled(&mut self, _polled: &[libc::pollfd]) {}
 
-    /// Sends what was asked since [`LogPort::drive`]. Returns whether there are events.
+    /// Sends everything requested since [`LogPort::drive`]. Returns whether there are events.
     fn send(&mut self, now: Instant) -> bool {
         self.drive(now)
     }
 
-    /// The next event, if there is one.
+    /// Returns the next event, if any.
     fn event(&mut self) -> Option<Event>;
 
-    /// Waits for the next event until a moment: for those who have nothing else to wait for.
+    /// Waits for the next event until `until`, for callers that have nothing else to wait for.
     fn wait(&mut self, until: Instant) -> Option<Event> {
         loop {
-            // All that is there before the next look at the sockets.
+            // Return all events before looking at the sockets again.
             if let Some(event) = self.event() {
                 return Some(event);
             }
@@ -88,9 +91,10 @@ pub trait LogPort: Send {
             let mut polled = Vec::new();
             self.descriptors(&mut polled);
             let wait = self.wake_at().min(until).saturating_duration_since(now);
-            // Rounded up, or it would look again and again in the last millisecond.
+            // Round up, or it would spin in the last millisecond.
             let ms = wait.as_millis() as i32 + 1;
-            // SAFETY: so many entries, whose descriptors are open for as long as the log is.
+            // SAFETY: the pointer and the length are those of `polled`, whose descriptors are open
+            // for as long as the log is.
             unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as u64, ms) };
         }
     }
@@ -100,11 +104,12 @@ pub trait LogPort: Send {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Largest {
     pub bytes: usize,
-    /// The setting of the engine that says so.
+    /// The engine's setting that limits it.
     pub setting: Arc<str>,
 }
 
-/// An id of an entry. They rise along a log. Redis has both numbers; where an engine has one, `ms` is 0.
+/// The id of an entry. Ids rise along a log. Redis uses both numbers; in an engine with one, `ms`
+/// is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id {
     pub ms: u64,
@@ -112,7 +117,7 @@ pub struct Id {
 }
 
 impl Id {
-    /// Reads `MS-NUMBER`, as Redis writes it, or the number alone.
+    /// Parses `MS-NUMBER`, as Redis writes it, or the number alone.
     pub fn read(text: &[u8]) -> Option<Id> {
         let text = std::str::from_utf8(text).ok()?;
         let (ms, number) = text.split_once('-').unwrap_or(("0", text));
@@ -129,58 +134,62 @@ impl fmt::Display for Id {
     }
 }
 
-/// An entry that was read, by which the log is read on.
+/// The position of an entry that was read, from which reading continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
     pub id: Id,
-    /// Of its bytes; `None`: whatever is there, and whether it is there or not.
+    /// The digest of its bytes; `None`: the entry may be any, or missing.
     pub mark: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub id: Id,
-    /// The engine's time of it, in ms since 1970. It may fall from an entry to the next.
+    /// The engine's timestamp of the entry, in ms since 1970. It may be lower than that of the
+    /// entry before.
     pub time: u64,
     pub bytes: Vec<u8>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The engine takes entries: what is not appended can be appended now.
+    /// The engine takes entries: an append that was not taken before can be repeated now.
     Open,
-    /// An entry is in the log. `id`: if the engine tells it.
+    /// An entry is in the log. `id`: if the engine reports it.
     Appended { number: u64, id: Option<Id> },
-    /// An entry is not in the log. Those behind it may be.
+    /// An entry is not in the log. Later ones may be.
     Refused { number: u64, trouble: Trouble },
-    /// The connection ended: these entries may be in the log or not.
+    /// The connection ended: these entries may or may not be in the log.
     Unknown { first: u64, last: u64, trouble: Trouble },
-    /// Entries behind those that were read before. `at_end`: no more was there at that moment, which was
-    /// `as_of` or later. Without entries it says that the log has no more.
+    /// Entries after those read before. `at_end`: the log ended there at `as_of` or later. An event
+    /// without entries says just that.
     Read { entries: Vec<Entry>, at_end: bool, as_of: Instant },
-    /// The log cannot be read now. Of history ([`crate::trouble::Kind::is_of_history`]): nothing is read until
-    /// [`LogPort::read_from`]. Otherwise it is tried again.
+    /// The log cannot be read now. If the trouble is one of history
+    /// ([`crate::trouble::Kind::is_of_history`]), nothing is read until [`LogPort::read_from`];
+    /// otherwise reading is retried.
     Trouble(Trouble),
-    /// The first and the last entry, as asked for.
+    /// The first and the last entry, in answer to [`LogPort::ask_ends`].
     Ends(Option<(Entry, Entry)>),
-    /// True for each of the entries that were looked at that is in the log.
+    /// For each position of [`LogPort::look`]: true if that entry is in the log.
     Looked(Vec<bool>),
-    /// The end of what was asked for: so many entries were cut off, where the engine tells their number.
+    /// The result of [`LogPort::trim_before`]: the number of deleted entries, if the engine reports
+    /// it.
     Trimmed(Result<u64, Trouble>),
 }
 
-/// The digest that tells an entry from another with its id: the one that checkpoints have.
+/// Returns the digest that distinguishes an entry from another one with its id; checkpoints store
+/// the same one.
 pub fn mark(bytes: &[u8]) -> u64 {
     entry::digest(bytes)
 }
 
-/// Tells by its bytes whether an entry can be the first of a log.
+/// Returns whether these bytes can be the first entry of a log.
 pub fn is_genesis(bytes: &[u8]) -> bool {
     entry::Entry::decode(bytes).is_ok_and(|entry| matches!(entry.body, Body::Genesis(_)))
 }
 
-/// The reason why an entry that was read is not in the log, by the first and the last of what is there.
-/// `is_other`: there is another one in its place.
+/// Returns the reason why an entry that was read is not in the log, from the log's first and last
+/// entry. `is_other`: another entry has its id.
 pub(crate) fn lost(
     id: Id,
     is_other: bool,

@@ -1,8 +1,9 @@
-//! The loop of a node: between its clients, the log, its state and its files. It never waits for any one of
-//! them alone.
+//! The loop of a node, between its clients, the log, its state and its files. It never blocks on
+//! one of them alone.
 //!
-//! Whatever clients have written since the last append becomes one entry. Several entries are under way.
-//! A client is answered when the node has read its own entry and has what it applied in its ring file.
+//! Everything that clients have written since the last append becomes one entry; several entries
+//! are under way. A client is answered once the node has read its own entry and has the applied
+//! entries in its ring file.
 
 mod acks;
 mod disk;
@@ -45,56 +46,57 @@ pub struct Node<M, D: Disk, C> {
     replica: Replica<M, InFile<D>>,
     genesis: Vec<u8>,
     projection: Box<dyn Projection<M>>,
-    /// The last trouble of the table, so that it is told once.
+    /// The last problem of the table, so that it is reported once.
     table_trouble: Option<String>,
-    /// The place that readers have seen in the table before this node has shown anything.
+    /// The place that readers saw in the table before this node showed anything.
     seen_before: Option<Mark>,
     is_other: bool,
     outside: Outside,
     drains: bool,
-    /// There is more to do that no descriptor tells: what was sent last was answered at once.
+    /// There is more to do that no descriptor signals: what was sent last was answered at once.
     has_more: bool,
-    /// Readers see all that the log had then.
+    /// The moment whose whole log readers see.
     at_end: Option<Instant>,
     is_at_end: bool,
-    /// The moment at which it last told the time, and the ms for which another may do so before.
+    /// Time of the last entry that it appended to announce the time, and the ms for which it lets
+    /// another node do so first.
     told_at: Instant,
     patience: u64,
-    /// Since when it takes no writes.
+    /// Time at which it stopped taking writes.
     takes_none: Option<Instant>,
     ring: Arc<Mutex<Ring<D>>>,
     saver: Saver<D>,
     clients: C,
     pace: Pace,
-    /// Answers that are to be given when the ring is written.
+    /// Replies to send once the ring is written.
     answers: Vec<(u64, Answer)>,
     acks: Acks,
-    /// Entries that are to be appended when the engine takes them.
+    /// Entries to append once the engine takes them.
     waiting: VecDeque<Vec<u8>>,
-    /// All that is pending is to be appended again, not before this time.
+    /// All pending entries are to be appended again, not before this time.
     again: Option<Instant>,
-    /// Since when it has waited for others to put back what it cannot.
+    /// Since when it has been waiting for other nodes to put back entries that it cannot.
     waits: Option<Instant>,
     is_genesis_under_way: bool,
     is_reading_for: ReadingFor,
-    /// It asks where the log begins: its ring may have what is before that.
+    /// It has asked where the log begins: its ring may have the entries before that.
     asks_for_ends: bool,
-    /// The number of the checkpoint that was gone back to; older ones are tried next.
+    /// The number of the checkpoint that it went back to; older ones are tried next.
     tried: u64,
     read_at: Instant,
     written_at: Instant,
-    /// The moment at which it last appended.
+    /// Time of the last append.
     sent_at: Instant,
-    /// The position of the newest checkpoint, and of the one that was begun last.
+    /// The position of the newest checkpoint, and of the one that was last begun.
     saved: u64,
     begun: u64,
     /// Since when the ring cannot be written.
     disk_bad: Option<Instant>,
-    /// The moment at which it looked whether its folder is there.
+    /// Time of the last check that its folder exists.
     looked_at: Instant,
-    /// An empty entry was appended, by which it learns the log time of now.
+    /// It has appended an empty entry to learn the current log time.
     is_greeted: bool,
-    /// An entry was read since.
+    /// It has read an entry since.
     knows_time: bool,
     keeping: Keeping,
     told: Told,
@@ -108,7 +110,7 @@ enum ReadingFor {
 }
 
 impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
-    /// Starts with what the folder has. The owner has locked it.
+    /// Starts with the contents of the folder, which the owner has locked.
     pub fn new(
         log: Box<dyn LogPort>,
         setup: Setup,
@@ -141,7 +143,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
         let saved = newest.as_ref().map_or(0, |found| found.place.mark.position);
         let genesis = setup.genesis.clone();
-        // Names are new with each start.
+        // Names are new with each start, so nodes differ in their patience.
         let patience = checksum(3, &setup.name) % PATIENCE;
         let replica = Replica::new(setup, InFile { memory, file: ring.clone() }, newest);
         let mut node = Node {
@@ -206,13 +208,13 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         &mut self.clients
     }
 
-    /// From now on it takes no writes; those that it has it does.
+    /// Stops taking writes; those already taken are done.
     pub fn drain(&mut self) {
         self.drains = true;
     }
 
-    /// Waits until something happens, until `woken` is readable, or until a moment, and does what is to be
-    /// done. Returns whether `woken` is readable.
+    /// Waits for an event, for `woken` to become readable, or until a moment, then does the work
+    /// that is due. Returns whether `woken` is readable.
     pub fn turn(&mut self, until: Instant, woken: Option<RawFd>) -> bool {
         let now = Instant::now();
         let mut polled = Vec::new();
@@ -236,7 +238,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
         let wait = wake.saturating_duration_since(now);
         let ms = if wait.is_zero() || self.has_more { 0 } else { wait.as_millis() as i32 + 1 };
-        // SAFETY: so many entries, whose descriptors are open for as long as their owners are.
+        // SAFETY: the pointer and the length are those of `polled`, whose descriptors are open for
+        // as long as their owners are.
         let found = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as u64, ms) };
         if found >= 0 {
             self.log.polled(&polled);
@@ -256,8 +259,9 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             && self.has_place()
     }
 
-    /// Several entries are under way, each with many writes. One of few waits for the one before it, and takes
-    /// along what comes meanwhile; but not where the engine takes long.
+    /// Returns whether another entry may be sent now. Several entries may be under way if each has
+    /// many writes. An entry with few writes waits for the previous one and gathers more meanwhile,
+    /// unless the engine is slow.
     fn has_place(&self) -> bool {
         let count = self.log.under_way().0;
         let is_slow = || count < self.pace.few && self.sent_at.elapsed() >= SLOW;
@@ -265,7 +269,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         count == 0 || is_slow() || has_many()
     }
 
-    /// Returns whether there is more to do at once.
+    /// Returns whether there is more work to do at once.
     fn work(&mut self, now: Instant) -> bool {
         self.log.drive(now);
         while let Some(event) = self.log.event() {
@@ -286,7 +290,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.log.send(now)
     }
 
-    /// Shows what was applied to readers on the machine.
+    /// Shows the applied entries to readers on this machine.
     fn show(&mut self) {
         let place = self.replica.place();
         let is_settled = self.is_settled() && !self.outside.held;
@@ -319,7 +323,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
     }
 
-    /// Answers those whose time is over.
+    /// Answers clients whose deadlines have passed.
     fn leave(&mut self, now: Instant) {
         let since = now.saturating_duration_since(self.read_at);
         if since > BEHIND && self.replica.is_awaited() {
@@ -330,7 +334,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     fn see(&mut self, event: Event, now: Instant) {
         match event {
             Event::Open => self.again = Some(now),
-            // Its id is looked at by the log, against what had been read when it was appended.
+            // The log itself compares the id with the last one read when the entry was appended.
             Event::Appended { .. } => self.told.ends("append"),
             Event::Refused { trouble, .. } => {
                 self.again = Some(now + RETRY);
@@ -364,7 +368,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
                     ReadingFor::Comparison => self.compare(&entries, at_end),
                     ReadingFor::State => {
                         self.apply(&entries, at_end, now);
-                        // Before, readers of the table see what was there before it went back.
+                        // Until then readers of the table see the state from before it went back.
                         if at_end && self.is_settled() {
                             self.at_end = Some(as_of);
                         }
@@ -403,7 +407,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         if !at_end {
             return;
         }
-        // It has caught up: what it may have gone back to before is of no interest any more.
+        // It has caught up: if it goes back again, it starts with the newest checkpoint.
         self.tried = u64::MAX;
         let has_state = self.replica.state().machine.is_some();
         if self.is_genesis_under_way || (has_state && !self.waiting.is_empty()) {
@@ -436,7 +440,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
     }
 
-    /// Reads what the replica needs next.
+    /// Reads the entries that the replica needs next.
     fn follow(&mut self) {
         loop {
             let now = self.is_reading_for;
@@ -471,14 +475,14 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
     }
 
-    /// Rule 3: the newest checkpoint that is not known to be no part of the log; if it is none, the log says
-    /// so, and the one before is tried.
+    /// Goes back to the newest checkpoint that may still be part of the log (rule 3). If the log
+    /// turns out not to have it, the one before is tried.
     fn go_back(&mut self) {
         if !matches!(self.replica.need(), Need::Checkpoint(_)) {
             self.replica.last_is(None);
         }
         let Need::Checkpoint(before) = self.replica.need() else {
-            // Without a history there is nothing to go back to: the log does not begin at its beginning.
+            // Without a history it cannot go back to a checkpoint: the log lacks its beginning.
             self.replica.is_trimmed();
             return;
         };
@@ -508,7 +512,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.clients.tell(News::GoesBack(self.replica.place().mark.position));
     }
 
-    /// Appends again, in its order, what is pending and may be lost, when nothing is under way.
+    /// Appends the pending entries again, in order, once nothing is under way and they may be lost.
     fn append_again(&mut self, now: Instant) {
         if now >= self.written_at + self.pace.again {
             self.written_at = now;
@@ -523,7 +527,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.waiting.extend(self.replica.again());
     }
 
-    /// Rows expire by the time of the log: where nobody writes, an entry without commands tells it.
+    /// Rows expire by the log's time: while nobody writes, an entry without commands announces it.
     fn tell_time(&mut self, now: Instant) {
         if now < self.told_at + TOLD || !self.takes() || self.log.under_way().0 > 0 {
             return;
@@ -559,19 +563,19 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
 }
 
 const STUCK: &str = "the log begins after the node's checkpoints";
-/// After which an entry of few writes does not wait for the one that is under way.
+/// Time after which an entry of few writes no longer waits for the one under way.
 const SLOW: Duration = Duration::from_millis(1);
-/// Writes that are worth an entry though some entries are under way.
+/// Number of writes worth an entry even while others are under way.
 const MANY: usize = 64;
-/// Entries in the ring that no checkpoint needs.
+/// Maximum entries in the ring that no checkpoint needs.
 const MOST_KEPT: usize = 100_000;
-/// Lost entries that are put back between two reads.
+/// Maximum lost entries that are put back between two reads.
 const MOST_PUT_BACK: usize = 64;
-/// Between two entries that tell the time.
+/// Time between two entries that announce the time.
 const TOLD: Duration = Duration::from_millis(500);
-/// The most ms for which a node leaves it to others.
+/// Maximum ms for which a node lets others go first.
 const PATIENCE: u64 = 500;
-/// Since the last entry was read: before, no deadline can be over that was not seen to be.
+/// Time since the last entry was read. While it is shorter, no deadline can pass unnoticed.
 const BEHIND: Duration = Duration::from_secs(1);
-/// After which what was refused is tried again.
+/// Time after which a refused append is retried.
 const RETRY: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! The ways between a node's loop and those around it: clients, news, settings, figures.
+//! The interfaces between a node's loop and its surroundings: clients, news, settings, figures.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -11,28 +11,27 @@ use interlock_log::entry::MOST_ARGUMENTS;
 use crate::files::Reach;
 use crate::log::Largest;
 
-/// The clients of a node, who wait elsewhere.
+/// The clients of a node, which wait elsewhere.
 pub trait Clients {
-    /// Readable while there is something to take.
+    /// A descriptor that is readable while there are writes to take.
     fn descriptor(&self) -> RawFd;
 
-    /// The number of writes that are to be taken.
+    /// The number of writes to take.
     fn waiting(&self) -> usize;
 
-    /// Takes up to so many writes, oldest first, and the rest of a group: by what each is answered, its client and number if it has
-    /// them, and its arguments.
+    /// Takes up to `most` writes, oldest first, plus the rest of the last group.
     fn take(&mut self, most: usize) -> Vec<Write>;
 
-    /// Answers, in the order in which they were applied.
+    /// Answers writes in the order in which they were applied.
     fn answer(&mut self, answers: Vec<(u64, Answer)>);
 
-    /// Answers writes that were not done, and will not be.
+    /// Answers writes that were not done and will not be.
     fn refuse(&mut self, writes: Vec<Write>, why: Refused);
 
-    /// Answers one whose write is done, though too few machines have acknowledged it.
+    /// Answers a write that is done, but that too few machines have acknowledged.
     fn lack(&mut self, ticket: u64, why: Unacknowledged);
 
-    /// Tells what happens to the node.
+    /// Reports an event of the node.
     fn tell(&mut self, news: News);
 }
 
@@ -41,18 +40,20 @@ pub trait Clients {
 pub struct Write {
     pub ticket: u64,
     pub client: Option<(Vec<u8>, u64)>,
-    /// The log time after which it is not done; `None`: as long as any write may take.
+    /// The log time after which the write is not done; `None`: the longest time that a write may
+    /// take.
     pub deadline: Option<u64>,
-    /// Other machines that are to have it before it is answered; `None`: as many as the node says.
+    /// Number of other machines that must have the write before it is answered; `None`: the node's
+    /// setting.
     pub acks: Option<usize>,
     pub arguments: Words,
-    /// It is in the same entry as the write behind it, or no log has either.
+    /// The write and the next one belong to the same entry: the log gets both or neither.
     pub goes_on: bool,
 }
 
 impl Write {
-    /// Returns why no log may have it. `furthest`: the last deadline that a log keeps in mind; `largest`: of an
-    /// entry there.
+    /// Returns the reason why no log can take the write, if any. `furthest`: the last deadline that
+    /// a log remembers; `largest`: the largest entry it takes.
     pub fn refusal(&self, deadline: u64, furthest: u64, largest: &Largest) -> Option<Refused> {
         if self.arguments.len() > MOST_ARGUMENTS {
             return Some(Refused::TooMany);
@@ -64,92 +65,96 @@ impl Write {
         (deadline > furthest).then_some(Refused::TooFar)
     }
 
-    /// Bytes of it in an entry at most.
+    /// Maximum bytes of the write in an entry.
     pub fn bytes(&self) -> usize {
         let client = self.client.as_ref().map_or(0, |(name, _)| name.len());
         OF_A_WRITE + client + self.arguments.bytes().len() + self.arguments.len() * OF_AN_ARGUMENT
     }
 }
 
-/// A reason why a write is answered before enough machines have acknowledged it.
+/// The reason why a write is answered before enough machines have acknowledged it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unacknowledged {
-    /// So many have, and more were wanted.
+    /// The wait timed out: `have` machines have acknowledged it, fewer than wanted.
     InTime { wanted: usize, have: usize },
-    /// The engine has lost entries; the write may be among them, and is put back.
+    /// The engine has lost entries, maybe this write, which is then put back.
     Lost,
     /// The node ends.
     Ends,
 }
 
-/// A reason why writes are not taken.
+/// The reason why writes are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The node ends, or is to be left alone.
+    /// The node ends or drains.
     Drains,
-    /// For as long as a write may take, the node could not take any.
+    /// The node could not take writes for as long as a write may take.
     CannotNow,
-    /// No log would keep in mind for so long that it was done.
+    /// No log would remember for so long that the write was done.
     TooFar,
-    /// It has more arguments than an entry of a log.
+    /// The write has more arguments than fit into an entry.
     TooMany,
-    /// It has more bytes than an entry of a log, by a setting of the engine.
+    /// The write is larger than an entry may be, by a setting of the engine.
     TooLong { bytes: usize, most: usize, setting: Arc<str> },
 }
 
 impl Refused {
-    /// `bytes`: of a write, or of writes that are done together.
+    /// `bytes`: the size of the write, or of a group of writes.
     pub fn too_long(bytes: usize, largest: &Largest) -> Refused {
         Refused::TooLong { bytes, most: room(largest), setting: largest.setting.clone() }
     }
 }
 
-/// A thing that happened to a node.
+/// An event of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// The engine or its log.
+    /// A problem with the engine or its log.
     Trouble(crate::trouble::Trouble),
-    /// A file of the node, or its disk.
+    /// A problem with a file of the node, or with its disk.
     Disk(String),
-    /// The table of the machine could not be written; this is tried again.
+    /// The table of the machine could not be written; the node retries.
     Table(String),
-    /// The log has lost entries that readers of the table have seen. What no node has put back, they see no
-    /// more.
+    /// The log has lost entries that readers of the table have seen. Unless a node has put them
+    /// back, they disappear from the table.
     ReadersGoBack,
-    /// The log is of a table with other settings, which its genesis has. The node only reads it.
+    /// The log belongs to a table with other settings, here as in its genesis. The node only reads
+    /// it.
     OtherSettings(Vec<u8>),
-    /// The node goes back to this position: the log does not have what came behind, or not as it was read.
+    /// The node goes back to this position: the log lacks the entries after it, or has others.
     GoesBack(u64),
-    /// It is not stuck any more: its ring has the entries from a checkpoint of its own to this position of the log.
+    /// The node is no longer stuck: its ring has the entries from one of its checkpoints to this
+    /// position of the log.
     GoesOn(u64),
-    /// The log does not begin at its beginning, and no checkpoint of this node is in it: it needs one of another.
+    /// The log lacks its beginning and has none of this node's checkpoints: the node needs one of
+    /// another node.
     Stuck,
-    /// A checkpoint of another node could not be taken.
+    /// A checkpoint of another node could not be installed.
     NotInstalled(String),
 }
 
-/// The sizes and times of a node.
+/// Sizes and times of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Entries under way at most, and those of few writes where the engine takes long for one.
+    /// Maximum entries under way, and maximum of those with few writes while the engine is slow.
     pub under_way: usize,
     pub few: usize,
-    /// Writes in an entry at most.
+    /// Maximum writes in an entry.
     pub writes: usize,
     /// A write is done within this time or not at all.
     pub timeout: Duration,
-    /// Other machines that acknowledge a write before it is answered. It waits for them as long as the timeout says.
+    /// Number of other machines that acknowledge a write before it is answered. The wait ends with
+    /// the timeout.
     pub acks: usize,
-    /// Entries, or bytes of entries, from a checkpoint to the next.
+    /// Number of entries, and bytes of entries, between two checkpoints.
     pub checkpoint: u64,
     pub checkpoint_bytes: u64,
-    /// The least that the oldest checkpoint goes back.
+    /// Minimum reach of the oldest checkpoint.
     pub reach: Reach,
-    /// Entries that stay in the log before those that a checkpoint needs.
+    /// Number of entries that stay in the log before those that a checkpoint needs.
     pub keep: u64,
-    /// An entry that was not read again in this time is appended again.
+    /// An appended entry that was not read again within this time is appended once more.
     pub again: Duration,
-    /// For so long others have time to put back what this node cannot.
+    /// Time to wait for other nodes to put back lost entries that this node cannot.
     pub patience: Duration,
 }
 
@@ -171,19 +176,19 @@ impl Default for Pace {
     }
 }
 
-/// The largest entry of a log whose engine takes larger ones, or does not tell.
+/// Returns the largest entry of a log whose engine takes larger ones, or reports no limit.
 pub fn largest() -> Largest {
     Largest { bytes: MOST_OF_AN_ENTRY, setting: "Interlock's own limit".into() }
 }
 
-/// Bytes that writes have in an entry at most: of that which puts them back as well.
+/// Returns the maximum bytes of the writes in an entry. The entry that puts them back must fit too.
 pub fn room(largest: &Largest) -> usize {
     largest.bytes.saturating_sub(OF_AN_ENTRY)
 }
 
-/// Bytes of an entry at most.
+/// Maximum bytes of an entry.
 const MOST_OF_AN_ENTRY: usize = 16 << 20;
-/// Bytes of an entry, a write, and an argument beside what they say, at most.
+/// Maximum overhead in bytes of an entry, a write and an argument.
 const OF_AN_ENTRY: usize = 1024;
 const OF_A_WRITE: usize = 64;
 const OF_AN_ARGUMENT: usize = 5;

@@ -1,8 +1,8 @@
-//! The rows of a node in a table of the machine's shared memory, where others read them.
+//! The rows of a node in a table in the machine's shared memory, where others read them.
 //!
-//! The table outlives the node. A node that starts again, or goes back, has an older state at first: it
-//! writes nothing before it has read the log to its end and has put back what was lost. So no reader goes
-//! back in time, unless the log has lost what nobody puts back.
+//! The table outlives the node. A node that restarts or goes back has an older state at first: it
+//! writes nothing until it has read the log to its end and has put back lost entries. So no reader
+//! goes back in time, unless the log has lost entries that nobody puts back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,20 +14,20 @@ use interlock_log::rows::{Changed, Rows};
 use interlock_log::state::View;
 use interlock_table::{Error, Table, Ttl, Where};
 
-/// The view that readers have of a node's state.
+/// The view of a node's state that readers have.
 pub trait Projection<M>: Send {
-    /// The place that it shows already, as another run of the node has left it.
+    /// The place that it already shows, from an earlier run of the node.
     fn shown(&self) -> Option<Mark>;
 
-    /// Shows what was applied up to a place. `is_settled`: it is no older than what was shown before.
+    /// Shows the state at `place`. `is_settled`: the state is not older than the one shown before.
     ///
     /// # Errors
     ///
-    /// Why it could not; the next call shows it all.
+    /// The state could not be shown; the next call shows all of it.
     fn show(&mut self, machine: &mut M, place: Place, is_settled: bool) -> Result<(), String>;
 }
 
-/// A node that shows nothing.
+/// Shows nothing.
 impl<M> Projection<M> for () {
     fn shown(&self) -> Option<Mark> {
         None
@@ -38,16 +38,16 @@ impl<M> Projection<M> for () {
     }
 }
 
-/// Rows in a table that this process keeps, and that refuses rows when it is full.
+/// Rows in a table that this process keeps and that refuses new rows when full.
 pub struct InTable {
     table: Table,
     words: Vec<u64>,
     before: Vec<u64>,
-    /// The words of rows that are written by one call.
+    /// The words of rows written by one call.
     many: Vec<u64>,
-    /// It was not shown whole, for an error.
+    /// An error left the table partly written.
     is_torn: bool,
-    /// The keeper that answers no reads until the table has rows to show.
+    /// The keeper that answers no reads until the table has rows.
     closed: Option<Arc<Keeper>>,
 }
 
@@ -58,8 +58,9 @@ impl InTable {
         InTable { table, words, before, many, is_torn: false, closed: None }
     }
 
-    /// Has the hub of a table that nobody has shown anything in refuse reads until there is something to
-    /// see: whoever read at this node before its machine lost its memory would go back to nothing.
+    /// Makes the table's hub refuse reads until there is something to show, if nothing was ever
+    /// shown. Otherwise a client that read from this node before its machine lost its memory would
+    /// see an empty table.
     #[must_use]
     pub fn opens(mut self, reads: Arc<Keeper>) -> InTable {
         if self.table.position().is_none() {
@@ -103,7 +104,7 @@ impl InTable {
         for key in gone {
             self.table.delete(&key)?;
         }
-        // Of a table in which nothing was shown no row need be looked up.
+        // In a table that has never shown anything, no row need be looked up.
         let compares = self.table.position().is_some();
         for row in rows.store().iter() {
             self.put(rows, row.key, row.state, compares)?;
@@ -111,7 +112,7 @@ impl InTable {
         Ok(())
     }
 
-    /// Writes rows of different keys; those that do not expire by one call.
+    /// Writes rows with distinct keys; those that do not expire are written in one call.
     fn put_many(&mut self, rows: &Rows, changed: &[Changed<'_>]) -> Result<(), Error> {
         let (now, size) = (rows.store().time(), self.words.len());
         let (mut lasting, mut words) =
@@ -144,17 +145,17 @@ impl InTable {
             .try_for_each(|(number, column)| column.write(words, &view.value(number)))
     }
 
-    /// Rows that have expired here and are not overwritten yet need room too.
+    /// Grows a full table: expired rows that are not overwritten yet also take space.
     fn make_room(&self, error: Error) -> Result<(), Error> {
         if !matches!(error, Error::TableFull) {
             return Err(error);
         }
-        // A small table holds more rows than it is surely good for.
+        // A small table may hold more rows than its guaranteed capacity.
         let rows = self.table.statistics().rows();
         self.table.resize(rows.max(self.table.made().capacity) * 2, false).map(drop)
     }
 
-    /// `compares`: a row that is there as it is to be is not written.
+    /// `compares`: a row that is already up to date is not written.
     fn put(&mut self, rows: &Rows, key: &[u8], state: &[u8], compares: bool) -> Result<(), Error> {
         let now = rows.store().time();
         let view = rows.settings().rules.view_of(Some(state), now);
@@ -218,7 +219,7 @@ impl Projection<Rows> for InTable {
     }
 }
 
-/// Rows that are written by one call.
+/// Maximum rows written by one call.
 const MANY: usize = 64;
-/// Rows that are looked at in one step of a scan.
+/// Rows visited in one step of a scan.
 const SCANNED: usize = 4096;

@@ -1,7 +1,7 @@
-//! The log on a stream of Redis or Valkey: one connection appends, the other reads.
+//! The log in a stream of Redis or Valkey: one connection appends, the other reads.
 //!
-//! Each read is followed, in the same pipeline, by a look at the entry that was read last: only if it is
-//! there, and has the bytes it had, is what was read what comes behind it.
+//! Each read looks up, in the same pipeline, the entry read last: only if that still has the same
+//! bytes do the new entries follow it.
 
 mod link;
 mod reader;
@@ -18,18 +18,19 @@ use reader::Reader;
 
 #[derive(Clone)]
 pub struct Settings {
-    /// Each `HOST:PORT`, or `unix:PATH`, with `@` before an abstract name. They are tried in turn.
+    /// Each is `HOST:PORT`, or `unix:PATH`, with `@` before an abstract name. They are tried in
+    /// turn.
     pub addresses: Vec<String>,
     pub tls: Option<Tls>,
-    /// `None`, with a password: the default user.
+    /// `None` with a password: the default user.
     pub user: Option<String>,
     pub password: Option<String>,
     pub database: u32,
     /// The stream's key.
     pub stream: Vec<u8>,
-    /// For a connection to be made, and for an engine that does not answer.
+    /// Timeout for connecting, and for an engine that does not answer.
     pub timeout: Duration,
-    /// Tells by its bytes whether an entry can be the first of a log.
+    /// Returns whether these bytes can be the first entry of a log.
     pub is_first: fn(&[u8]) -> bool,
 }
 
@@ -54,12 +55,13 @@ pub struct Log {
     appender: Link,
     reader: Link,
     reading: Reader,
-    /// Numbers of the entries under way, oldest first, each with the last id that had been read before.
+    /// Numbers of the entries under way, oldest first, each with the last id read before it was
+    /// appended.
     flying: VecDeque<(u64, Id)>,
     flying_bytes: VecDeque<usize>,
     bytes: usize,
     last: u64,
-    /// The entries that are looked at, and those that were found.
+    /// The positions being looked up, and the entries found.
     looking: Vec<Position>,
     looked: Vec<Option<Entry>>,
     largest: Option<Largest>,
@@ -104,7 +106,7 @@ impl Log {
         Some(self.last)
     }
 
-    /// The entry up to which the log was read.
+    /// The position of the last entry read.
     pub fn position(&self) -> Option<Position> {
         self.reading.position()
     }
@@ -160,7 +162,7 @@ impl Log {
         }
     }
 
-    /// The appending connection has ended.
+    /// Handles the end of the appending connection.
     fn lose(&mut self, trouble: Trouble) {
         let (first, last) = (self.flying.front(), self.flying.back());
         match first.zip(last) {
@@ -179,7 +181,7 @@ impl Log {
         if self.reading.is_stopped() {
             return;
         }
-        // A read that is ready may be followed by the next at once.
+        // When a read has succeeded, the next one may follow at once.
         for _ in 0..ROUNDS {
             self.reading.ask(&mut self.reader, &self.settings, now);
             let mut heard = VecDeque::new();
@@ -210,7 +212,7 @@ impl Log {
         }
     }
 
-    /// The log is not to be read on, or not by this connection.
+    /// Stops reading the log, or reading by this connection.
     fn stop_reading(&mut self, trouble: Trouble) {
         if trouble.kind.is_of_history() {
             if self.reading.is_stopped() {
@@ -244,13 +246,13 @@ impl LogPort for Log {
     }
 
     fn read_from(&mut self, position: Option<Position>) {
-        // What was asked for the old position is not to be heard.
+        // Replies for the old position must not be delivered.
         if self.reading.is_asking() {
             self.reader.close();
         }
         self.reading.read_from(position);
-        // What was read before and is not read any more says nothing about the log as it is now: an entry
-        // under way may rightly come below it.
+        // Entries read earlier that are not read any more say nothing about the log's present
+        // state: an entry under way may rightly get a lower id.
         let read = self.reading.id();
         for (_, floor) in &mut self.flying {
             *floor = read.min(*floor);
@@ -287,7 +289,7 @@ impl LogPort for Log {
         let mut words = vec![b"EVAL".to_vec(), TRIM.into(), b"1".to_vec()];
         words.push(self.settings.stream.clone());
         for position in positions {
-            // The bytes of the entry that was looked at: the script compares all of them.
+            // The script compares all bytes of the entry that was looked up.
             let Some(Some(entry)) =
                 self.looked.iter().find(|entry| is_at(entry.as_ref(), position))
             else {
@@ -341,14 +343,14 @@ fn is_at(entry: Option<&Entry>, position: &Position) -> bool {
     entry.is_some_and(|it| it.id == position.id && Some(mark(&it.bytes)) == position.mark)
 }
 
-/// Cuts off what comes before the last of some entries if all of them are there: a log that was lost and begun
-/// anew may have any ids. `ARGV`: id and bytes of each.
+/// Deletes the entries before the last of some if all of them exist unchanged: a log that was lost
+/// and begun again may have any ids. `ARGV`: id and bytes of each.
 const TRIM: &str = "for i = 1, #ARGV, 2 do
   local found = redis.call('XRANGE', KEYS[1], ARGV[i], ARGV[i])[1]
   if not found or found[2][2] ~= ARGV[i + 1] then return 0 end
 end
 return redis.call('XTRIM', KEYS[1], 'MINID', ARGV[#ARGV - 1])";
-/// The one field of each entry.
+/// The only field of each entry.
 const FIELD: &[u8] = b"e";
-/// Reads in one call at most, so that others come to their turn.
+/// Maximum reads in one call, so that other work gets its turn.
 const ROUNDS: usize = 4;

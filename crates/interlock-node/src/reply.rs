@@ -1,7 +1,7 @@
-//! Replies of the Redis protocol (RESP2), looked at as they arrive: no byte twice, and no memory for what
-//! has only been announced.
+//! Replies of the Redis protocol (RESP2), parsed as they arrive: no byte is parsed twice, and no
+//! memory is allocated for announced bytes that have not arrived.
 
-/// A reply. Bytes are those of the buffer it was read from.
+/// A reply. Its bytes borrow from the buffer it was read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
     Text(&'a [u8]),
@@ -12,27 +12,27 @@ pub enum Reply<'a> {
     List(Vec<Reply<'a>>),
 }
 
-/// The reason why bytes are no reply.
+/// The reason why bytes are not a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bad {
-    /// They are not of this protocol.
+    /// They are not in this protocol.
     Garbage,
-    /// The reply has more bytes than may be held.
+    /// The reply is larger than the limit.
     TooLong,
 }
 
-/// The place up to which the reply at the beginning of a buffer has been looked at.
+/// The position up to which the reply at the beginning of a buffer has been scanned.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scan {
     at: usize,
-    /// Values that are still to come, beyond the one that every reply has.
+    /// Values still expected, beyond the one of every reply.
     left: usize,
     begun: bool,
 }
 
 impl Scan {
-    /// Returns the length of the reply at the beginning of these bytes once all of it is there. The same
-    /// bytes are to be given again, with more behind them.
+    /// Returns the length of the reply at the beginning of `bytes` once it is complete. Each call
+    /// must pass the same bytes again, with more after them.
     pub fn length(&mut self, bytes: &[u8], most: usize) -> Result<Option<usize>, Bad> {
         if !self.begun {
             (self.begun, self.left) = (true, 1);
@@ -56,7 +56,7 @@ impl Scan {
                 },
                 b'*' => {
                     let count = number(text)?.max(0) as usize;
-                    // Each takes some bytes.
+                    // Each value takes some bytes.
                     if count > most / SHORTEST {
                         return Err(Bad::TooLong);
                     }
@@ -76,7 +76,7 @@ impl Scan {
     }
 }
 
-/// The reply in these bytes, of which [`Scan::length`] has said that they are one.
+/// Parses a reply that [`Scan::length`] has found complete.
 pub fn reply(bytes: &[u8]) -> Result<Reply<'_>, Bad> {
     let (reply, length) = value(bytes, 0, 0)?;
     if length == bytes.len() {
@@ -122,10 +122,10 @@ fn value(bytes: &[u8], at: usize, depth: usize) -> Result<(Reply<'_>, usize), Ba
     })
 }
 
-/// A line's kind and text, and where the next begins.
+/// A line's type and text, and the position of the next line.
 type Line<'a> = (u8, &'a [u8], usize);
 
-/// The line at a place; `None`: it has not ended yet.
+/// Returns the line at a position; `None`: it is incomplete.
 fn line(bytes: &[u8], at: usize) -> Result<Option<Line<'_>>, Bad> {
     let rest = &bytes[at..];
     let Some(end) = rest.iter().take(LONGEST_LINE).position(|byte| *byte == b'\n') else {
@@ -138,13 +138,13 @@ fn line(bytes: &[u8], at: usize) -> Result<Option<Line<'_>>, Bad> {
     }
 }
 
-/// A number as the protocol has it; of lengths and counts, none is below -1.
+/// Parses a number of the protocol. A length or count is never below -1.
 fn number(text: &[u8]) -> Result<i64, Bad> {
     let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
     number.ok_or(Bad::Garbage)
 }
 
-/// Bytes of a line: no engine has more to say in one.
+/// Maximum bytes of a line; no engine sends longer ones.
 const LONGEST_LINE: usize = 64 << 10;
 /// Bytes of the shortest value.
 const SHORTEST: usize = 3;

@@ -1,4 +1,4 @@
-//! A node in a thread of its own, between a hub, a log on Redis and a table.
+//! A node in its own thread, connected to a hub, a log and a table.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::PathBuf;
@@ -26,36 +26,36 @@ use crate::node::{answer, encoded, Ask, Bring, Brought, Changes, News, Node, Pac
 use crate::projection::InTable;
 
 pub struct Settings {
-    /// A name that no start of any node had before.
+    /// A name that no start of any node has had before.
     pub name: String,
-    /// Its own name, which stays, and its machine's: two nodes of a machine count once.
+    /// The node's own permanent name, and its machine's: two nodes on one machine count once.
     pub node: String,
     pub machine: String,
     pub log: Box<dyn LogPort>,
     pub rows: rows::Settings,
     pub limits: Limits,
-    /// The folder for checkpoints and the ring; another process that has it is an error.
+    /// The folder for checkpoints and the ring. Starting fails if another process has locked it.
     pub folder: PathBuf,
     pub pace: Pace,
-    /// It serves nobody before [`Running::release`]: rows may come from outside.
+    /// The node serves no client until [`Running::release`]: rows may come from outside.
     pub held: bool,
 }
 
-/// A node as it stands, with its rows.
+/// The state of a node and its rows.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     pub standing: Standing,
     pub rows: u64,
     pub tombstones: u64,
-    /// Tombstones that were dropped before their time, for there were too many.
+    /// Tombstones dropped early because there were too many.
     pub dropped: u64,
-    /// Writes that wait for their answers.
+    /// Writes that wait for their replies.
     pub waiting: u64,
-    /// Of all rows: equal at the same position on all nodes.
+    /// A checksum of all rows, equal at the same position on all nodes.
     pub checksum: u128,
-    /// It can go on only from a checkpoint of another node.
+    /// The node can continue only from a checkpoint of another node.
     pub needs_snapshot: bool,
-    /// The file of its newest checkpoint that is in the log, and the place.
+    /// The file of its newest checkpoint that is in the log, and the checkpoint's place.
     pub newest: Option<(String, Place)>,
 }
 
@@ -65,7 +65,7 @@ pub struct Running {
     thread: Mutex<Option<JoinHandle<()>>>,
     rows: rows::Settings,
     name: Vec<u8>,
-    /// The number of entries for others.
+    /// The number of entries made for other data centres.
     made: AtomicU64,
 }
 
@@ -73,7 +73,7 @@ struct Shared {
     wake: WakeUp,
     ends: AtomicBool,
     drains: AtomicBool,
-    /// The file of a checkpoint of another node.
+    /// The file with another node's checkpoint to install.
     installs: Mutex<Option<String>>,
     is_wanted: AtomicBool,
     resyncs: AtomicBool,
@@ -86,11 +86,11 @@ struct Shared {
 }
 
 impl Running {
-    /// Reads what the folder has, and begins.
+    /// Reads the files in the folder and starts the node.
     ///
     /// # Errors
     ///
-    /// The folder is taken or cannot be used, in words for the operator.
+    /// The folder is locked or unusable; the text is for the operator.
     pub fn start(
         settings: Settings,
         table: Table,
@@ -131,11 +131,11 @@ impl Running {
         let run = move || {
             let _locked = locked;
             let run = AssertUnwindSafe(|| run(&mut node, &own));
-            // The panic's text is on the error output; the owner sees that it has ended.
+            // The panic's message is on stderr; the owner sees that the node has ended.
             let _ = catch_unwind(run);
             own.has_ended.store(true, SeqCst);
             own.writes.end();
-            // Who asks from now on sees that it has ended, or is told so by these.
+            // Later callers see that the node has ended; those that already wait learn it here.
             lock(&own.asked).clear();
             lock(&own.brought).clear();
         };
@@ -151,7 +151,7 @@ impl Running {
         Figures { waiting: self.shared.writes.waiting() as u64, ..figures }
     }
 
-    /// The file of the newest checkpoint that is in the log; if there is none, one is made.
+    /// Returns the file of the newest checkpoint that is in the log, or requests a checkpoint.
     pub fn checkpoint(&self) -> Option<(String, Place)> {
         let newest = self.figures().newest;
         if newest.is_none() {
@@ -161,31 +161,33 @@ impl Running {
         newest
     }
 
-    /// Has it take a checkpoint of another node, from a file in its folder. Whether it can be used, the log says:
-    /// until then and otherwise it needs one ([`Figures::needs_snapshot`]).
+    /// Installs another node's checkpoint from a file in the node's folder. The log decides whether
+    /// it is usable: until then, and if not, the node still needs one
+    /// ([`Figures::needs_snapshot`]).
     pub fn install(&self, path: String) {
         *lock(&self.shared.installs) = Some(path);
         self.shared.wake.wake();
     }
 
-    /// Has it forget its history, and read the log anew.
+    /// Forgets the history and reads the log anew.
     pub fn resync(&self) {
         self.shared.resyncs.store(true, SeqCst);
         self.shared.wake.wake();
     }
 
-    /// News since the last call.
+    /// Returns the news since the last call.
     pub fn news(&self) -> Vec<News> {
         lock(&self.news).try_iter().collect()
     }
 
-    /// It has ended by itself, for a fault of the program.
+    /// Returns whether the node has ended on its own, because of a bug.
     pub fn has_ended(&self) -> bool {
         self.shared.has_ended.load(SeqCst)
     }
 
-    /// The rows that somebody outside lacks who has those up to a mark and a change's number, so many at most.
-    /// Waits for a change up to a moment. `None`: the node has not caught up with its log, or with the mark.
+    /// Returns at most `most` rows for a caller outside that has all changes up to `mark` and
+    /// `number`. Waits until `until` for a change. `None`: the node has not caught up with its log,
+    /// or with the mark.
     pub fn changes(&self, mark: Mark, number: u64, most: usize, until: Instant) -> Option<Changes> {
         let (answer, found) = answer();
         let asked_at = Instant::now();
@@ -193,14 +195,14 @@ impl Running {
         self.wait(&found, until)
     }
 
-    /// Has all nodes of the log join rows of elsewhere. Returns whether they are in this node's state; where it
-    /// is not known until a moment, to bring them again does no harm.
+    /// Makes all nodes of the log join rows from outside. Returns whether they are in this node's
+    /// state by `until`; if that is unknown, repeating the call is harmless.
     pub fn bring(&self, rows: &[(&[u8], &[u8])], until: Instant) -> bool {
         self.bring_it(Brought::Rows(encoded(&self.rows, rows, Writers::default())), until)
     }
 
-    /// Has all nodes of the log wait no longer for the checkpoints of a node. Returns whether this one has read so
-    /// until a moment; where it is not known, to say it again does no harm.
+    /// Makes all nodes of the log stop waiting for the checkpoints of `node`. Returns whether this
+    /// node has read that by `until`; if that is unknown, repeating the call is harmless.
     pub fn forget(&self, node: &str, until: Instant) -> bool {
         self.bring_it(Brought::Gone(node.as_bytes().to_vec()), until)
     }
@@ -211,8 +213,8 @@ impl Running {
         self.wait(&found, until).is_some()
     }
 
-    /// An entry of rows for the log of another data centre, of which this node has read nothing.
-    /// `writers` are those of this data centre when the rows were so.
+    /// Makes an entry of rows for another data centre's log, of which this node has read nothing.
+    /// `writers` are this data centre's writers as of the rows.
     pub fn states_entry(
         &self,
         source: Source,
@@ -231,7 +233,7 @@ impl Running {
         .encode()
     }
 
-    /// All that was outside is here: the node serves from now on.
+    /// Starts serving: all rows from outside have arrived.
     pub fn release(&self) {
         self.shared.held.store(false, SeqCst);
         self.shared.wake.wake();
@@ -242,12 +244,12 @@ impl Running {
             return None;
         }
         self.shared.wake.wake();
-        // The loop answers when the time is over; it may be late.
+        // The loop answers when the time is over, maybe slightly late.
         let wait = until.saturating_duration_since(Instant::now()) + LATE;
         found.recv_timeout(wait).ok()
     }
 
-    /// Takes no more writes. Returns whether all that it had are answered before a moment.
+    /// Stops taking writes. Returns whether all pending ones are answered by `until`.
     pub fn drain(&self, until: Instant) -> bool {
         self.shared.drains.store(true, SeqCst);
         self.shared.wake.wake();
@@ -263,7 +265,7 @@ impl Running {
         }
     }
 
-    /// Ends it; what clients wait for is answered as unknown.
+    /// Ends the node; clients that still wait learn that the outcome is unknown.
     pub fn stop(&self) {
         self.shared.ends.store(true, SeqCst);
         self.shared.wake.wake();
@@ -328,7 +330,7 @@ fn run(node: &mut Node<Rows, Folder, HubClients>, shared: &Shared) {
     node.end();
 }
 
-/// The way in which the settings of a log differ from a node's, in words.
+/// Describes how the settings of a log differ from this node's.
 pub fn difference(ours: &rows::Settings, theirs: &[u8]) -> String {
     let Ok(theirs) = rows::Settings::decode(&mut Reader::new(theirs)) else {
         return "its settings are of another version of the program".to_owned();
@@ -353,9 +355,9 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// For as long as nothing happens, the node looks at the time this often.
+/// The node checks the time this often while nothing happens.
 const BEAT: Duration = Duration::from_millis(500);
-/// Figures are no older.
+/// Maximum age of the figures.
 const FRESH: Duration = Duration::from_millis(10);
-/// For so long somebody waits beyond his time for the loop to answer.
+/// Time that a caller waits beyond its deadline for the loop's answer.
 const LATE: Duration = Duration::from_secs(1);

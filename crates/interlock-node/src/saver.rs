@@ -1,4 +1,4 @@
-//! Checkpoints are encoded and written by a thread, while the loop goes on.
+//! A thread that encodes and writes checkpoints while the loop continues.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use crate::files::{Checkpoints, Point};
 pub struct Saver<D: Disk> {
     checkpoints: Arc<Mutex<Checkpoints<D>>>,
     saving: Option<Saving>,
-    /// The time that the last one took.
+    /// Duration of the last checkpoint.
     pub took: Duration,
 }
 
@@ -29,7 +29,7 @@ impl<D: Disk> Saver<D> {
         Saver { checkpoints: Arc::new(Mutex::new(checkpoints)), saving: None, took: Duration::ZERO }
     }
 
-    /// The checkpoints that are there; one that is being written is waited for.
+    /// The existing checkpoints; waits for one that is being written.
     pub fn checkpoints(&self) -> MutexGuard<'_, Checkpoints<D>> {
         lock(&self.checkpoints)
     }
@@ -38,7 +38,7 @@ impl<D: Disk> Saver<D> {
         self.saving.is_some()
     }
 
-    /// Begins to write a checkpoint. Errors: there is no thread for it.
+    /// Begins to write a checkpoint. Errors: the thread cannot be started.
     pub fn begin(&mut self, point: Point, later: Later) -> Result<(), String> {
         let (checkpoints, cancelled) = (self.checkpoints.clone(), Arc::new(AtomicBool::new(false)));
         let is_cancelled = cancelled.clone();
@@ -57,7 +57,7 @@ impl<D: Disk> Saver<D> {
         Ok(())
     }
 
-    /// The position of the checkpoint that is written since the last call, or why it is not.
+    /// The position of the checkpoint written since the last call, or the reason why it failed.
     pub fn done(&mut self) -> Option<Result<u64, String>> {
         let Saving { position, since, is_cancelled, thread } =
             self.saving.take_if(|saving| saving.thread.is_finished())?;
@@ -66,7 +66,7 @@ impl<D: Disk> Saver<D> {
         (!is_cancelled.load(SeqCst)).then_some(done.map(|()| position))
     }
 
-    /// The history of the one that is being written is not the log's any more.
+    /// Cancels the checkpoint being written: its history is no longer the log's.
     pub fn cancel(&self) {
         if let Some(saving) = &self.saving {
             saving.is_cancelled.store(true, SeqCst);
@@ -75,7 +75,7 @@ impl<D: Disk> Saver<D> {
 }
 
 impl<D: Disk> Drop for Saver<D> {
-    /// Nobody else may have the folder before.
+    /// Waits for the thread: until it ends, no other process may lock the folder.
     fn drop(&mut self) {
         if let Some(saving) = self.saving.take() {
             let _ = saving.thread.join();

@@ -1,8 +1,8 @@
-//! Troubles with an engine and the log in it, in words that say what to do.
+//! Problems of an engine and its log, in words that say what to do.
 
 use std::fmt;
 
-/// A reason why the log cannot be read or appended to now.
+/// The reason why the log cannot be read or appended to now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     pub kind: Kind,
@@ -12,39 +12,39 @@ pub struct Trouble {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// No connection: it cannot be made, has ended, or does not answer.
+    /// No connection: it cannot be made, was closed, or does not answer.
     Unreachable,
-    /// The other side does not speak the Redis protocol, or answers what was not asked.
+    /// The other side does not speak the Redis protocol, or its reply does not fit the request.
     NotUnderstood,
-    /// User or password are wrong, or one is needed.
+    /// User or password is wrong, or is required.
     Login,
-    /// The user may not run a command or not touch the stream.
+    /// The user may not run a command or use the stream.
     Denied,
-    /// A replica: it is neither written to nor read from.
+    /// The engine is a replica: the node neither writes to it nor reads from it.
     NotPrimary,
-    /// Its maxmemory-policy may drop the stream.
+    /// The engine's maxmemory-policy may evict the stream.
     Evicts,
     /// It is loading its data.
     Loading,
-    /// It refuses writes, for it cannot save.
+    /// The engine refuses writes because it cannot save.
     CannotSave,
     OutOfMemory,
     /// The key holds something other than a stream.
     WrongType,
     /// Another error of the engine.
     Refused,
-    /// The entry that was read last is not there any more, or is another, and the log ends before it or
-    /// goes on without it.
+    /// The entry read last is missing or has been replaced, and the log ends before it or continues
+    /// without it.
     Forked,
-    /// The log begins behind the entry that was read last, or does not begin with its first entry.
+    /// The log begins after the entry read last, or does not begin with its first entry.
     Trimmed,
-    /// There is no log.
+    /// The log does not exist.
     Gone,
 }
 
 impl Kind {
-    /// Returns whether what has been read may not be a part of the log any more: the reader has to say from
-    /// where it reads on. Everything else is tried again.
+    /// Returns whether the entries read so far may no longer be part of the log: the reader must
+    /// choose where to continue. All other troubles are retried.
     pub fn is_of_history(self) -> bool {
         matches!(self, Kind::Forked | Kind::Trimmed | Kind::Gone)
     }
@@ -55,7 +55,7 @@ impl Trouble {
         Trouble { kind, text: text.into() }
     }
 
-    /// The meaning of an error with which the engine replies to a command.
+    /// Interprets an error reply of the engine to a command.
     pub fn of(command: &str, error: &[u8]) -> Trouble {
         let text = String::from_utf8_lossy(&error[..error.len().min(MOST)]);
         let text = text.as_ref();
@@ -100,7 +100,7 @@ impl Trouble {
 }
 
 fn denied(command: &str, text: &str) -> String {
-    // Either the command or the key.
+    // The error is about the command or the key.
     let rule = if text.contains(" key") {
         "the stream's key (rule ~KEY or ~il:*)".to_owned()
     } else {
@@ -117,5 +117,5 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// Bytes of an engine's error that are shown.
+/// Maximum bytes shown of an engine's error.
 const MOST: usize = 300;

@@ -1,4 +1,4 @@
-//! The bridge between a loop and the threads that speak to an engine.
+//! The bridge between a loop and the threads that talk to an engine.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ fn events(near: &mut Bridge) -> Vec<Event> {
     std::iter::from_fn(|| near.event()).collect()
 }
 
-/// Waits as the loop does: for the descriptor, and not for the clock.
+/// Waits as the loop does: on the descriptor, not on the clock.
 fn woken(near: &mut Bridge) -> Event {
     near.wait(soon()).expect("nothing has woken the loop")
 }
@@ -135,7 +135,7 @@ fn chores_are_done_beside_the_entries_and_asked_for_again_when_they_cannot_be() 
     assert_eq!(woken(&mut near), Event::Looked(Vec::new()));
     far.trimmed(Err(trouble()));
     assert_eq!(woken(&mut near), Event::Trimmed(Err(trouble())));
-    // What was asked of an engine that has failed since is not done later.
+    // Requests made before the engine failed are not carried out later.
     assert!(near.look(&places) && near.trim_before(&places) && near.ask_ends());
     far.failed(trouble());
     assert_eq!(far.chore(now() + TICK), None);
@@ -162,7 +162,7 @@ fn the_log_is_read_from_the_place_that_is_wanted_and_old_orders_are_void() {
     let Event::Read { entries, at_end, .. } = woken(&mut near) else { panic!() };
     assert_eq!((entries, at_end), (vec![entry(5, b"c")], false));
     for wrong in [5, 4] {
-        // Its stream is asked for the same again.
+        // The same order is given again.
         let next = far.read(order.number, vec![entry(wrong, b"x")], true);
         assert_eq!(next.and_then(|next| next.after), Some(at(5, b"c")));
         let Event::Trouble(found) = woken(&mut near) else { panic!() };
@@ -222,7 +222,7 @@ fn whoever_waits_is_woken_when_the_bridge_is_closed() {
         let (mut near, far) = made();
         near.read_from(None);
         let order = far.order(soon()).unwrap().number;
-        // More is read than is taken.
+        // More is delivered than the loop takes.
         assert!(far
             .read(order, vec![entry(1, b"first"), entry(2, &vec![0; 65 << 20])], false)
             .is_some());
@@ -252,15 +252,16 @@ fn whoever_waits_is_woken_when_the_bridge_is_closed() {
             assert_eq!(read.join().unwrap(), None);
         });
         assert!(far.is_closed() && far.order(soon()).is_none());
-        // What comes too late is nobody's.
+        // Reports after the close are ignored.
         far.appended(None);
         far.failed(trouble());
         far.unread(trouble());
     }
 }
 
-/// A log in memory whose engine now and then takes a part alone or loses an answer, between a loop that goes back
-/// now and then, and two threads: the loop hears of its entries in their order, and reads the log as it is.
+/// A log in memory whose engine sometimes takes only a part or loses a reply, between a loop that
+/// sometimes goes back and two threads: the loop gets events about its entries in order, and reads
+/// exactly the log.
 #[test]
 fn over_random_failures_all_that_is_in_the_log_is_read_in_its_order() {
     for seed in 0..20 {
@@ -337,7 +338,7 @@ fn run(seed: u64) {
                     let (lost, left) =
                         pending.iter().partition(|(number, _)| (first..=last).contains(number));
                     let lost: Vec<(u64, u64)> = lost;
-                    // Those that are left were appended when it was open again, before this was heard.
+                    // The rest was appended after the engine reopened, before this event was taken.
                     (pending, next) = (left, lost.first().map_or(next, |lost| lost.1));
                 }
                 Event::Read { entries, .. } => {

@@ -1,4 +1,5 @@
-//! The files of a node, on a disk that behaves badly, and on the real one with a process that is killed.
+//! The files of a node, on a faulty simulated disk, and on the real one with a process that is
+//! killed.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -11,10 +12,10 @@ use interlock_stores::disk::simulated::{Faults, Simulated};
 use interlock_stores::disk::Disk;
 
 const SMALL: Limits = Limits { file: 200, all: 1000 };
-/// The last three are enough.
+/// The last three checkpoints suffice.
 const THREE: Reach = Reach { time: 0, bytes: 0 };
 
-/// A moment of a log with an entry of ten bytes in each second.
+/// A point of a log with one entry of ten bytes per second.
 fn at(position: u64) -> Point {
     let mark = Mark { position, checksum: !position };
     let place = Place { mark, id: Some((position, 1)), entry: position << 40 };
@@ -62,7 +63,7 @@ fn the_last_three_checkpoints_are_kept_and_the_newest_whole_one_is_found() {
     let mut checkpoints = Checkpoints::open(disk.clone(), THREE).unwrap();
     let mut reports = Vec::new();
     assert_eq!(checkpoints.newest(u64::MAX, &mut reports).unwrap(), None);
-    // A node that has gone back has lower positions later.
+    // A node that has gone back has lower positions afterwards.
     for position in [10, 20, 30, 25] {
         checkpoints.save(at(position), format!("state {position}").as_bytes()).unwrap();
     }
@@ -80,7 +81,7 @@ fn the_last_three_checkpoints_are_kept_and_the_newest_whole_one_is_found() {
         again.newest(u64::MAX, &mut reports).unwrap().unwrap().point.place.mark.position,
         30
     );
-    // A number is not used again while this process has it in mind.
+    // A number is not reused while this process remembers it.
     again.save(at(26), b"x").unwrap();
     assert_eq!(again.newest(u64::MAX, &mut reports).unwrap().unwrap().number, 5);
 }
@@ -196,7 +197,7 @@ fn a_ring_with_any_byte_changed_or_missing_lacks_that_record_alone() {
             let wanted: Vec<Kept> = (1..=before).chain(behind).map(kept).collect();
             assert_eq!(found, wanted, "{at}");
             assert_eq!(reports.len(), usize::from(is_told), "{at}");
-            // And goes on from there.
+            // The ring continues from there.
             add(&mut ring, 9);
             ring.write().unwrap();
             drop(ring);
@@ -218,17 +219,17 @@ fn nothing_behind_the_newest_checkpoint_is_dropped() {
     }
     let whole = ring.length();
     assert!(whole > SMALL.all);
-    // Too long, but behind the checkpoint.
+    // Too large, but after the checkpoint.
     ring.saved(0, u64::MAX).unwrap();
     assert_eq!(ring.length(), whole);
-    // Too long: it goes down to the bound, old or not.
+    // Too large: it shrinks to the limit, whatever its age.
     ring.saved(150, 0).unwrap();
     drop(ring);
     let (mut ring, found, reports) = opened(&disk, SMALL);
     let first = found[0].position;
     assert!(first > 1 && first <= 151 && reports.is_empty(), "{first}");
     assert_eq!(found, (first..=200).map(kept).collect::<Vec<_>>());
-    // Short enough: only what is old goes.
+    // Small enough: only old files are removed.
     ring.saved(200, 1900).unwrap();
     let (_, found, _) = opened(&disk, SMALL);
     let first = found[0].position;
@@ -266,7 +267,7 @@ fn a_full_disk_is_told_and_what_waits_is_written_when_there_is_room() {
     assert_eq!((found, reports), ((1..=40).map(kept).collect(), Vec::new()));
 }
 
-/// The machine stops at any operation, or a write or a sync fails, and what was synced is there.
+/// Synced records survive when the machine stops at any operation, or a write or a sync fails.
 #[test]
 fn what_was_synced_is_there_after_any_stop_of_the_machine() {
     for seed in 0..2000 {
@@ -280,7 +281,7 @@ fn what_was_synced_is_there_after_any_stop_of_the_machine() {
             faults.fail_write_in = Some(random.u64(..40));
         }
         disk.set_faults(faults);
-        // Positions that are synced, saved, and dropped behind a checkpoint.
+        // The positions synced, saved, and dropped after a checkpoint.
         let (mut synced, mut saved) = (0, 0);
         for position in 1..=60u64 {
             add(&mut ring, position);
@@ -307,7 +308,7 @@ fn what_was_synced_is_there_after_any_stop_of_the_machine() {
         let positions: Vec<u64> = found.iter().map(|one| one.position).collect();
         let first = positions.first().copied().unwrap_or(1);
         let last = positions.last().copied().unwrap_or(0);
-        // Behind what was synced some may be missing.
+        // Records after the last sync may be missing.
         assert!((first..=synced).all(|one| positions.contains(&one)), "seed {seed}");
         assert!(positions.is_sorted(), "seed {seed}: {positions:?}");
         assert!(found.iter().all(|one| *one == kept(one.position)), "seed {seed}");
@@ -316,7 +317,7 @@ fn what_was_synced_is_there_after_any_stop_of_the_machine() {
     }
 }
 
-/// The process that is killed: this program again, with a folder in its environment.
+/// This test runs its own program again, with a folder in the environment, as the process to kill.
 #[test]
 fn a_process_that_is_killed_loses_nothing_that_it_has_written() {
     const FOLDER: &str = "INTERLOCK_NODE_KILLED";
@@ -370,7 +371,7 @@ fn a_process_that_is_killed_loses_nothing_that_it_has_written() {
         let newest =
             Checkpoints::open(disk, THREE).unwrap().newest(u64::MAX, &mut reports).unwrap();
         let position = newest.as_ref().map_or(0, |newest| newest.point.place.mark.position);
-        // One may be left out: it was killed between the ring and the checkpoint.
+        // One record may be missing: the process was killed between the ring and the checkpoint.
         assert!(reports.is_empty() && position + 128 >= last, "{position} of {last}: {reports:?}");
         assert!(found.first().is_none_or(|one| one.position <= position + 1));
     }

@@ -1,4 +1,4 @@
-//! Nodes on one server, with a machine that counts.
+//! Nodes on one server, with a machine that keeps counters.
 
 mod server;
 
@@ -21,7 +21,7 @@ use interlock_stores::disk::simulated::{Faults, Simulated};
 use interlock_stores::disk::Disk;
 use server::{Server, STREAM};
 
-/// Counters by name and lineage: `INCR name`, whose reply is the sum.
+/// Counters by name and lineage: `INCR name` replies with the sum.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Sums(BTreeMap<(Vec<u8>, u64), u64>);
 
@@ -80,7 +80,7 @@ impl Sums {
     }
 }
 
-/// Clients that are threads of the test.
+/// The clients of a node: threads of the test.
 struct Threads {
     shared: Arc<Shared>,
     woken: UnixStream,
@@ -120,7 +120,7 @@ impl Clients for Threads {
         self.shared.told.notify_all();
     }
 
-    /// As clients do that are told to try again.
+    /// Repeats the writes, like a client that retries.
     fn refuse(&mut self, writes: Vec<Write>, why: Refused) {
         assert_eq!(why, Refused::CannotNow, "{writes:?}");
         self.shared.asked.lock().unwrap().extend(writes);
@@ -180,12 +180,12 @@ impl Running {
         Running { shared, waker: Arc::new(Mutex::new(waker)), thread }
     }
 
-    /// Writes that are under way together, each answered.
+    /// Sends `count` writes at once, each of which must be answered.
     fn incr(&self, name: &str, count: u64) -> Vec<Answer> {
         self.tried(name, count, None).into_iter().map(Result::unwrap).collect()
     }
 
-    /// One that waits for so many machines.
+    /// Sends a write that waits for `acks` machines.
     fn acked(&self, name: &str, acks: usize) -> Result<Answer, Unacknowledged> {
         self.tried(name, 1, Some(acks)).remove(0)
     }
@@ -273,7 +273,7 @@ fn a_node_that_starts_again_goes_on_from_its_checkpoint() {
     let server = Server::start("valkey-server", &[]);
     let pace = Pace { checkpoint: 10, ..Pace::default() };
     let node = Running::start(&server, "a", pace);
-    // They are written while it goes on.
+    // Checkpoints are written while the node continues.
     let written = || {
         let Ok(names) = std::fs::read_dir(server.folder.join("a")) else { return 0 };
         let names = names.map(|one| one.unwrap().file_name().into_string().unwrap());
@@ -292,7 +292,8 @@ fn a_node_that_starts_again_goes_on_from_its_checkpoint() {
     node.end();
 }
 
-/// The only node of a log that somebody has cut behind its checkpoint: its ring has what is between, also the second time.
+/// A single node whose log was cut behind its checkpoint has the missing entries in its ring, also
+/// the second time.
 #[test]
 fn a_node_whose_ring_reaches_from_its_checkpoint_to_where_the_log_begins_goes_on() {
     let server = Server::start("redis-server", &[]);
@@ -330,7 +331,7 @@ fn writes_that_the_engine_has_lost_are_put_back_and_count_once() {
             nodes[round % 2].incr("x", 5);
         }
         let nodes = if restarts {
-            // Their ring files have it, and they know no more.
+            // Only their ring files have the entries.
             for node in nodes {
                 node.end();
             }
@@ -345,7 +346,7 @@ fn writes_that_the_engine_has_lost_are_put_back_and_count_once() {
         for node in &nodes {
             node.incr("y", 1);
         }
-        // A node puts back what is missing before or after the first writes; then it is there once.
+        // A node puts missing entries back before or after the first writes; then each counts once.
         let end = Instant::now() + Duration::from_secs(20);
         let mut counted = 100;
         loop {
@@ -371,7 +372,8 @@ fn while_its_disk_is_full_a_node_says_so_and_answers_nobody() {
     let disk = Simulated::new(1);
     let node = Running::on(&server, disk.clone(), "a", Pace::default());
     let other = Running::start(&server, "b", Pace::default());
-    // Behind the first entry of the other, which would show it that its disk is full before it is asked.
+    // Written after the other node's first entry, which would show it that its disk is full before
+    // it is asked.
     other.incr("y", 1);
     node.incr("x", 1);
     disk.set_faults(Faults { read_only: true, ..Faults::default() });
@@ -386,7 +388,7 @@ fn while_its_disk_is_full_a_node_says_so_and_answers_nobody() {
             assert!(Instant::now() < end);
             std::thread::yield_now();
         }
-        // The other one has read them, and more can be written there.
+        // The other node has read them and still takes writes.
         assert_eq!(sums(&other.incr("x", 1)), [5]);
         assert!(!waits.is_finished() && node.shared.answered.lock().unwrap().is_empty());
         disk.set_faults(Faults::default());
@@ -444,7 +446,7 @@ fn a_write_is_answered_when_as_many_other_machines_have_it_as_it_wants() {
     assert_eq!(all, (6..406).collect::<Vec<_>>());
     assert_eq!(a.acked("x", 2), Err(Unacknowledged::InTime { wanted: 2, have: 1 }));
     c.end();
-    // It is done, and is not undone.
+    // The write is done and stays done.
     assert_eq!(a.acked("x", 1), Err(Unacknowledged::InTime { wanted: 1, have: 0 }));
     assert_eq!(sums(&[a.acked("x", 0).unwrap()]), [408]);
     a.end();
@@ -472,7 +474,7 @@ fn who_waits_is_told_when_the_engine_loses_what_others_would_acknowledge_and_whe
     let a = Running::start(&server, "a", acks(0, 20_000));
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| a.acked("x", 1));
-        // It is applied, and its answer held.
+        // The write is applied, and its answer held back.
         raised(&a, "x", 1);
         server.kill();
         server.run();
@@ -485,7 +487,7 @@ fn who_waits_is_told_when_the_engine_loses_what_others_would_acknowledge_and_whe
     a.end();
 }
 
-/// Raises a counter until so many raises of others are in it.
+/// Raises a counter until it includes `others` raises of other nodes.
 fn raised(node: &Running, name: &str, others: u64) {
     let end = Instant::now() + Duration::from_secs(20);
     for own in 1.. {

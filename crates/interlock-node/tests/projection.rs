@@ -1,4 +1,4 @@
-//! A table of the machine that shows the rows of a node.
+//! A table in shared memory that shows the rows of a node.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const NOW: u64 = 1_700_000_000_000;
 fn settings() -> Settings {
     let rules = Rules::parse("name: str[8], n: U32, f: F32; last, sum, last; 500 ms").unwrap();
     let (name, dc) = ("t".to_owned(), "main".to_owned());
-    // So few tombstones that most are forgotten at once.
+    // So few tombstones that most are soon forgotten.
     let (capacity, tombstones) = (500, 2);
     Settings { name, dc, rules, capacity, centres: 1, tombstones, key_size: 8, ttl: 0 }
 }
@@ -78,7 +78,7 @@ impl Shown {
         }
     }
 
-    /// Those of the state, as the table should have them.
+    /// The rows of the state, as the table should have them.
     fn wanted(&self) -> Vec<(Vec<u8>, Row)> {
         let (store, rules) = (self.rows.store(), &self.rows.settings().rules);
         let schema = Arc::new(rules.schema().clone());
@@ -124,7 +124,7 @@ fn place(position: u64) -> Place {
 fn it_has_the_rows_of_the_state_whatever_was_forgotten_and_whoever_began_it() {
     let (mut shown, mut random) = (Shown::new("random"), Rng::new());
     println!("seed {}", random.get_seed());
-    // So small that it has to grow.
+    // A small table, so that it has to grow.
     let reader = shown.open(8);
     let mut projection = InTable::new(shown.open(8));
     for round in 1..400 {
@@ -132,7 +132,7 @@ fn it_has_the_rows_of_the_state_whatever_was_forgotten_and_whoever_began_it() {
             shown.random(&mut random);
         }
         if random.u8(..20) == 0 {
-            // The node starts again from a checkpoint of now.
+            // The node restarts from a checkpoint of its current state.
             let mut bytes = Vec::new();
             shown.rows.write(&mut bytes);
             shown.rows = Rows::read(&bytes).unwrap();
@@ -158,7 +158,7 @@ fn a_table_in_which_nobody_has_seen_anything_is_read_when_it_has_rows() {
     assert!(!is_read(), "it has not caught up");
     projection.show(&mut shown.rows, place(2), true).unwrap();
     assert!(is_read());
-    // Who starts again has what readers saw before.
+    // After a restart readers still see the rows from before.
     let reads = Keeper::new(keeper::Limits::default()).unwrap();
     let _again = InTable::new(shown.open(8)).opens(reads.clone());
     assert!(reads.is_fresh(|| 1));
@@ -183,9 +183,9 @@ fn an_older_state_is_not_shown_before_it_has_caught_up() {
     assert_eq!((n(b"a"), reader.position()), (Some(Value::Unsigned(5)), Some((3, 21))));
     shown.run("HSET t:a n 6");
     projection.show(&mut shown.rows, place(4), true).unwrap();
-    // Once it has, what the state does not have is gone.
+    // Afterwards rows that the state lacks are gone.
     assert_eq!((n(b"a"), n(b"b")), (Some(Value::Unsigned(6)), None));
-    // From then on it follows, even while the node reads.
+    // From then on the table follows, even while the node reads.
     shown.run("HSET t:a n 7");
     projection.show(&mut shown.rows, place(5), false).unwrap();
     assert_eq!(n(b"a"), Some(Value::Unsigned(7)));

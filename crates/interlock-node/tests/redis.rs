@@ -1,4 +1,4 @@
-//! The log on servers of the tests' own.
+//! The log on servers that the tests start.
 
 mod server;
 
@@ -55,12 +55,12 @@ fn entries_are_read_in_the_order_in_which_they_were_appended() {
         for (n, ((number, id), entry)) in ids.into_iter().zip(&found).enumerate() {
             assert_eq!((number, id, bytes(n as u64 + 1)), (number, entry.id, entry.bytes.clone()));
         }
-        // Another goes on from the middle.
+        // Another log continues from the middle.
         let middle = &found[249];
         let mut other = Log::new(server.settings());
         other.read_from(Some(Position { id: middle.id, mark: Some(mark(&middle.bytes)) }));
         assert_eq!(entries(&mut other, 250), found[250..]);
-        // What comes later wakes who waits.
+        // A new entry wakes a waiting read.
         writer.append(b"late").unwrap();
         appended(&mut writer);
         assert_eq!(entries(&mut other, 1)[0].bytes, b"late");
@@ -98,7 +98,7 @@ fn an_answer_that_was_long_on_its_way_tells_of_no_later_moment_than_its_question
         Event::Read { entries, at_end, as_of } => Some((entries.len(), at_end, as_of)),
         _ => None,
     };
-    // It waits for more.
+    // The read waits for more entries.
     let (count, at_end, first) = until(&mut log, read);
     assert_eq!((count, at_end), (0, true));
     log.drive(Instant::now());
@@ -110,7 +110,7 @@ fn an_answer_that_was_long_on_its_way_tells_of_no_later_moment_than_its_question
     let (count, at_end, as_of) = until(&mut log, read);
     assert_eq!((count, at_end), (1, true));
     assert!(first <= as_of && as_of <= before, "{first:?} {as_of:?} {before:?}");
-    // What waited in vain tells of the end of its wait.
+    // A read that waited in vain reports the end of its wait.
     let (count, _, later) = until(&mut log, read);
     assert!(count == 0 && later >= before, "{later:?} {before:?}");
 }
@@ -158,7 +158,7 @@ fn an_engine_that_has_lost_its_data_is_noticed() {
         _ => None,
     });
     assert_eq!(found.kind, Kind::Gone);
-    // It is read again from where its owner says.
+    // Reading resumes where the owner says.
     log.read_from(None);
     until(&mut log, |event| match event {
         Event::Read { entries, at_end, .. } => (entries.is_empty() && at_end).then_some(()),
@@ -174,7 +174,8 @@ fn what_is_done_to_a_log_while_it_is_read_is_told_by_its_kind() {
     for program in PROGRAMS {
         let server = Server::start(program, &[]);
         for (steps, kind, text) in [
-            // A replica that lost its tail was promoted; its ids may be lower than those that were read.
+            // A replica that has lost its tail was promoted; its ids may be lower than those read
+            // before.
             (
                 vec![
                     "DEL KEY",
@@ -207,13 +208,13 @@ fn what_is_done_to_a_log_while_it_is_read_is_told_by_its_kind() {
         ] {
             server.say("FLUSHALL");
             let mut log = filled(&server, &["5-1", "6-1", "7-1"]);
-            // At once, or the reader sees what is between.
+            // In one transaction, or the reader sees the states in between.
             let steps: Vec<String> = steps.iter().map(|one| one.replace("KEY", &key)).collect();
             server.say(&format!("MULTI\r\n{}\r\nEXEC", steps.join("\r\n")));
             let found = trouble(&mut log);
             assert_eq!(found.kind, kind, "{steps:?}: {found}");
             assert!(found.text.contains(text), "{steps:?}: {found}");
-            // Nothing more is read before it is said from where.
+            // Nothing more is read before the owner says from where.
             assert_eq!(log.wait(Instant::now() + Duration::from_millis(20)), None);
         }
         server.say("FLUSHALL");
@@ -228,7 +229,7 @@ fn what_is_done_to_a_log_while_it_is_read_is_told_by_its_kind() {
 fn an_id_that_is_not_above_what_was_read_is_a_lost_tail() {
     let server = Server::start("redis-server", &[]);
     let key = String::from_utf8_lossy(server::STREAM).into_owned();
-    // Behind any clock, so that the engine numbers on from it.
+    // Ahead of any clock, so that the engine counts on from it.
     let mut log = filled(&server, &["99999999999999-5"]);
     server.say(&format!("MULTI\r\nDEL {key}\r\nXADD {key} 99999999999999-2 e x\r\nEXEC"));
     log.append(b"y").unwrap();
@@ -257,7 +258,7 @@ fn an_entry_under_way_may_come_below_what_was_read_before_going_back() {
     let mut log = filled(&server, &["99999999999999-5"]);
     server.say(&format!("MULTI\r\nDEL {key}\r\nXADD {key} 99999999999999-2 e x\r\nEXEC"));
     log.append(b"y").unwrap();
-    // Its owner has noticed, and reads the log from its beginning.
+    // The owner has noticed, and reads the log from its beginning.
     log.read_from(None);
     let mut read = Vec::new();
     while read.len() < 2 {
@@ -289,7 +290,7 @@ fn a_log_that_does_not_begin_with_its_first_entry_was_trimmed() {
     assert_eq!(looked(&mut log, &[at(6, b"x")]), [true]);
     assert!(log.trim_before(&[at(6, b"x")]));
     until(&mut log, |event| (event == Event::Trimmed(Ok(1))).then_some(()));
-    // Who has read it goes on.
+    // A reader that has read the log continues.
     server.add("7-1", "y");
     assert_eq!(entries(&mut log, 1)[0].bytes, b"y");
     assert!(log.ask_ends());
@@ -318,7 +319,7 @@ fn a_trim_that_rests_on_what_is_not_in_the_log_any_more_cuts_off_nothing() {
             assert!(log.trim_before(&[at(5, b"a"), at(6, b"b")]));
             until(log, |event| if let Event::Trimmed(done) = event { done.ok() } else { None })
         };
-        // The engine comes back with less and goes on with the same id.
+        // The engine returns with fewer entries and continues with the same id.
         server.say("XDEL il:log:{test} 6-1");
         server.say("XSETID il:log:{test} 5-1");
         server.add("6-1", "c");
@@ -409,12 +410,12 @@ fn an_engine_that_evicts_or_is_full_or_follows_another_is_not_used() {
         log.append(&vec![0; 1000]).unwrap();
         let found = trouble(&mut log);
         assert!(found.kind == Kind::OutOfMemory && found.text.contains("maxmemory"), "{found}");
-        // Reading goes on, and so does appending when there is room.
+        // Reading continues, and appending does too once there is room.
         server.say("CONFIG SET maxmemory 0");
         log.append(b"z").unwrap();
         assert_eq!(entries(&mut log, 1)[0].bytes, b"z");
 
-        // While it is read, it is looked at once a second.
+        // While the log is read, the engine is checked once a second.
         server.say("CONFIG SET maxmemory-policy allkeys-lru");
         let found = trouble(&mut log);
         assert!(found.kind == Kind::Evicts && found.text.contains("noeviction"), "{found}");
@@ -428,7 +429,7 @@ fn an_engine_that_evicts_or_is_full_or_follows_another_is_not_used() {
         let mut other = Log::new(server.settings());
         let found = trouble(&mut other);
         assert!(found.kind == Kind::NotPrimary && found.text.contains("127.0.0.1"), "{found}");
-        // Promoted, it is taken.
+        // After its promotion it is used.
         server.say("REPLICAOF NO ONE");
         until(&mut other, |event| (event == Event::Open).then_some(()));
     }
@@ -459,7 +460,7 @@ fn an_engine_that_does_not_answer_is_given_up() {
     until(&mut log, |event| (event == Event::Open).then_some(()));
 }
 
-/// A program that answers anything stands in for the engine.
+/// A fake engine that sends arbitrary replies.
 #[test]
 fn garbage_is_told_and_never_kept() {
     let folder = std::env::temp_dir().join(format!("interlock-node-fake-{}", std::process::id()));
@@ -471,7 +472,7 @@ fn garbage_is_told_and_never_kept() {
     std::thread::spawn(move || {
         for socket in listener.incoming() {
             let Ok(mut socket) = socket else { return };
-            // Who has heard enough may have gone.
+            // The client may already have closed the connection.
             let _ = socket.write_all(&answers.lock().unwrap());
             let _ = socket.read(&mut [0; 65536]);
         }
@@ -513,7 +514,7 @@ fn garbage_is_told_and_never_kept() {
             }
         }
     }
-    // What announces more than there can be is refused before it comes.
+    // Replies that announce more than the limit are refused before they arrive.
     for bytes in [&b"*1000000000\r\n"[..], b"$99999999999\r\n", b"hello\r\n"] {
         *said.lock().unwrap() = bytes.to_vec();
         let mut log = Log::new(settings.clone());

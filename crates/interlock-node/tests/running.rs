@@ -1,4 +1,4 @@
-//! A node in its thread, between writes as a hub gives them, a Redis and a table.
+//! A node in its own thread, between a hub's writes, a Redis and a table.
 
 mod server;
 
@@ -58,7 +58,7 @@ impl Client {
         self.writes.write((0..).zip(lines).map(write).collect());
     }
 
-    /// Says one line under a number of a client.
+    /// Sends one command under a client's number.
     fn say_as(&self, number: u64, deadline: u64, line: &str) -> String {
         let name = b"app/1".to_vec();
         self.give_as(&[line], |_| Some(Numbered { name: name.clone(), number, deadline }));
@@ -69,7 +69,7 @@ impl Client {
         self.say(&["TABLE TIME t"])[0][1..].trim_end().parse().unwrap()
     }
 
-    /// The replies in the order of the writes.
+    /// Returns the replies in the order of the writes.
     fn said(&self, count: usize) -> Vec<String> {
         let next = |_| self.told.recv_timeout(Duration::from_secs(30)).expect("no reply comes");
         let mut replies: Vec<Written> = (0..count).map(next).collect();
@@ -83,7 +83,7 @@ impl Client {
     }
 }
 
-/// The place of the write in a batch whose client speaks RESP3.
+/// The index in a batch of the write whose client speaks RESP3.
 const RESP3: u64 = 3;
 
 fn start(server: &Server, name: &str, client: &Client) -> Running {
@@ -227,7 +227,7 @@ fn a_node_says_what_keeps_it_from_its_work_for_as_long_as_it_does_and_what_it_ha
     assert!(node.figures().standing.told.troubles[0].since > 1_700_000_000_000);
     client.give(&["HINCRBY t:y n 1"]);
     eventually(|| node.figures().waiting == 1);
-    // It comes back with nothing.
+    // The engine returns without data.
     server.run();
     assert_eq!(client.said(1).len(), 1);
     eventually(|| kinds().is_empty() && node.figures().standing.serves);
@@ -252,7 +252,7 @@ fn a_numbered_write_is_done_once_in_its_order_and_not_behind_its_deadline() {
     let later = a.time() + 30_000;
     assert_eq!(a.say_as(1, later, "HINCRBY t:x n 1"), ":1\r\n");
     for node in [a, b, a] {
-        // It has the same reply everywhere, whatever was done since.
+        // It has the same reply on every node, whatever was done since.
         assert_eq!(node.say_as(1, later, "HINCRBY t:x n 1"), ":1\r\n");
     }
     assert_eq!(b.say_as(3, later, "HINCRBY t:x n 1"), ":2\r\n");
@@ -262,7 +262,7 @@ fn a_numbered_write_is_done_once_in_its_order_and_not_behind_its_deadline() {
     assert!(past.starts_with("-PAST ") && past.contains("not done, and will not be"), "{past}");
     let far = a.say_as(4, a.time() + 600_000, "HSET t:x n 9");
     assert!(far.starts_with("-TOOFAR the deadline is too far ahead"), "{far}");
-    // What was refused is under its number free to be done.
+    // The number of a refused write can be used again.
     assert_eq!(a.say_as(4, later, "TABLE BARRIER t"), "+OK\r\n");
     assert_eq!(b.say_as(4, later, "HSET t:x n 9"), "+OK\r\n");
     assert_eq!(a.say(&["HINCRBY t:x n 0"]), [":2\r\n"]);
@@ -318,8 +318,8 @@ fn what_is_null_is_so_in_the_protocol_of_who_asks() {
     assert_eq!(said, ["$-1\r\n", "$-1\r\n", "$-1\r\n", "_\r\n", "$-1\r\n"]);
 }
 
-/// Nodes that start and end, and an engine that loses its tail or all, in random order; each write of a client that was
-/// answered is there once, and each that was refused is not.
+/// Nodes that start and end, and an engine that loses its tail or everything, in random order: each
+/// answered write of a client counts once, and each refused one does not count.
 #[test]
 fn what_was_answered_is_there_once_whatever_starts_ends_and_is_lost() {
     let seed = std::env::var("SEED").ok().and_then(|text| text.parse().ok());
@@ -342,10 +342,10 @@ fn what_was_answered_is_there_once_whatever_starts_ends_and_is_lost() {
         give(&server, &names, &nodes);
         match random.u8(..14) {
             13 => nodes[at].iter().for_each(|(_, node)| node.resync()),
-            // Behind it the engine loses what came later, and not all.
+            // The engine later loses only what came after this save.
             12 => assert!(server.say("SAVE").starts_with("+OK")),
             0 => {
-                // One at least has what the engine loses.
+                // At least one node has the entries that the engine loses.
                 if nodes.iter().flatten().count() > 1 {
                     nodes[at] = None;
                 }
@@ -397,12 +397,12 @@ fn a_place_further_on_is_of_another_history_only_once_the_end_of_the_log_is_read
     eventually(|| client.say(&["HINCRBY t:x n 1"])[0] == ":1\r\n");
     let at = |position| Mark { position, checksum: 1 };
     let ask = |mark| node.changes(mark, 1, 10, Instant::now() + Duration::from_millis(200));
-    // A place before is known to be another.
+    // An earlier place is known to differ.
     let found = ask(at(1)).map(|found| found.lacking);
     assert!(matches!(found, Some(Lacking::All { is_known: false, .. })), "{found:?}");
-    // Another node may have read on.
+    // Another node may have read further.
     server.signal(libc::SIGSTOP);
-    // What was read before it stopped may still be on the way.
+    // Entries read before the stop may still be on their way.
     while ask(at(1000)).is_some() {}
     for _ in 0..3 {
         assert!(ask(at(1000)).is_none());

@@ -1,5 +1,5 @@
-//! Checkpoints: each in a file of its own, which is there whole or not at all. Three are kept: the newest, and
-//! those before it from which a node can go back far enough ([`Reach`]).
+//! Checkpoints, each in its own file, which is written completely or not at all. Three are kept:
+//! the newest, and those before it from which a node can go back far enough ([`Reach`]).
 
 use interlock_log::checkpoint::Place;
 use interlock_log::entry::Mark;
@@ -12,39 +12,39 @@ use crate::files::{long, name, numbered, word, Report};
 pub struct Checkpoints<D: Disk> {
     disk: D,
     reach: Reach,
-    /// Those that are there, oldest first; none of what is damaged.
+    /// Existing checkpoints, oldest first; `None`: damaged.
     kept: Vec<(u64, Option<Point>)>,
-    /// Of those: no part of the log.
+    /// Numbers of those that are not part of the log.
     lost: Vec<u64>,
     last: u64,
 }
 
-/// A checkpoint that was read.
+/// A checkpoint read from its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
-    /// By which it can be removed; later ones have higher numbers, whatever their positions.
+    /// The number for removing it; later ones have higher numbers, whatever their positions.
     pub number: u64,
     pub point: Point,
     pub bytes: Vec<u8>,
 }
 
-/// The moment of a log for which a checkpoint stands.
+/// The moment of a log that a checkpoint captures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Point {
     pub place: Place,
     /// The log time, in ms.
     pub time: u64,
-    /// The bytes of all entries up to it.
+    /// Bytes of all entries up to it.
     pub bytes: u64,
 }
 
-/// The least that the oldest checkpoint goes back: an engine that starts from an old copy of its data has
-/// lost as much, and the log is not trimmed behind it.
+/// Minimum reach of the oldest checkpoint. It must cover the entries that an engine loses by
+/// starting from an old copy of its data. The log is not trimmed behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// In ms of the log's time.
+    /// In ms of log time.
     pub time: u64,
-    /// So many bytes of entries are enough, however soon they came.
+    /// This many bytes of entries suffice, however fast they came.
     pub bytes: u64,
 }
 
@@ -55,7 +55,7 @@ impl Default for Reach {
 }
 
 impl<D: Disk> Checkpoints<D> {
-    /// Finds those that are there, and removes what a crash has left unfinished.
+    /// Finds the existing checkpoints, and removes files that a crash has left unfinished.
     pub fn open(disk: D, reach: Reach) -> Result<Checkpoints<D>, StoreError> {
         for unfinished in numbered(&disk, UNFINISHED)? {
             let path = name(UNFINISHED, unfinished);
@@ -71,21 +71,22 @@ impl<D: Disk> Checkpoints<D> {
         Ok(Checkpoints { disk, reach, kept, lost: Vec::new(), last })
     }
 
-    /// The folder was made again: there is none any more.
+    /// Forgets all checkpoints, because the folder was created again.
     pub fn are_gone(&mut self) {
         (self.kept, self.lost) = Default::default();
     }
 
-    /// Saves one. When it returns, it is on disk, and all but three are removed.
+    /// Saves a checkpoint. When it returns, the checkpoint is on disk, and all but three are
+    /// removed.
     ///
     /// # Errors
     ///
-    /// If it could not be written; those before are there.
+    /// It could not be written; the earlier ones still exist.
     pub fn save(&mut self, point: Point, bytes: &[u8]) -> Result<(), StoreError> {
         let number = self.last + 1;
         let (unfinished, path) = (name(UNFINISHED, number), name(PREFIX, number));
         let wrong = |error| StoreError::new("writing", &self.disk.describe(&path), error);
-        // One that a failed call has left is in the way.
+        // Remove the remains of a failed call.
         if self.disk.exists(&unfinished).map_err(wrong)? {
             self.disk.remove(&unfinished).map_err(wrong)?;
         }
@@ -99,7 +100,7 @@ impl<D: Disk> Checkpoints<D> {
             self.disk.sync_folder("")
         };
         if let Err(error) = write() {
-            // If it is there nevertheless, its number is not used again.
+            // If the file exists nevertheless, its number is not used again.
             self.last = number;
             let _ = self.disk.remove(&unfinished);
             let wrong = StoreError::new("writing", &self.disk.describe(&path), error);
@@ -113,12 +114,12 @@ impl<D: Disk> Checkpoints<D> {
         self.last = number;
         self.kept.push((number, Some(point)));
         while let Some(at) = self.needless() {
-            // One that cannot be removed costs room alone.
+            // A file that cannot be removed only costs space.
             let _ = self.disk.remove(&name(PREFIX, self.kept.remove(at).0));
         }
     }
 
-    /// The index of one that need not be kept.
+    /// Returns the index of a checkpoint that is no longer needed.
     fn needless(&self) -> Option<usize> {
         if let Some(damaged) = self.kept.iter().position(|(_, point)| point.is_none()) {
             return Some(damaged);
@@ -138,16 +139,16 @@ impl<D: Disk> Checkpoints<D> {
         if points.len() > KEPT && reaches(&points[1]) {
             return Some(0);
         }
-        // The oldest is needed still. Of the others the one goes between whose neighbours is the least.
+        // The oldest is still needed. Drop the one between the two closest neighbours.
         let between = |at: &usize| points[at + 1].bytes.saturating_sub(points[at - 1].bytes);
         (1..points.len() - 1).min_by_key(between).filter(|_| points.len() > KEPT)
     }
 
-    /// Takes a file that another node has given as the newest checkpoint.
+    /// Installs a file that another node has given as the newest checkpoint.
     ///
     /// # Errors
     ///
-    /// It is damaged, or the disk does not take it; it is removed.
+    /// It is damaged, or the disk refuses it; the file is removed.
     pub fn adopt(&mut self, path: &str) -> Result<Saved, String> {
         let (number, disk) = (self.last + 1, self.disk.clone());
         let adopt = || {
@@ -170,22 +171,23 @@ impl<D: Disk> Checkpoints<D> {
         adopted
     }
 
-    /// Says which are no part of the log any more: they go before others.
+    /// Marks the checkpoints that are no longer part of the log: they are removed first.
     pub fn are_lost(&mut self, is_lost: impl Fn(&Point) -> bool) {
         self.lost = self.kept().filter(|(_, it)| is_lost(it)).map(|(number, _)| number).collect();
     }
 
-    /// Those that are whole, oldest first.
+    /// Returns the intact checkpoints, oldest first.
     pub fn kept(&self) -> impl Iterator<Item = (u64, Point)> + '_ {
         self.kept.iter().filter_map(|(number, point)| Some((*number, (*point)?)))
     }
 
-    /// The name of the file of one.
+    /// Returns the file name of a checkpoint.
     pub fn path(number: u64) -> String {
         name(PREFIX, number)
     }
 
-    /// The newest of those before a number that is whole; `u64::MAX`: of all. Those that are not are told.
+    /// Returns the newest intact checkpoint before a number; `u64::MAX`: of all. Damaged ones are
+    /// reported.
     pub fn newest(
         &self,
         before: u64,
@@ -209,7 +211,7 @@ impl<D: Disk> Checkpoints<D> {
         Ok(None)
     }
 
-    /// Removes one, such as one that is no part of the log any more.
+    /// Removes a checkpoint, for example one that is no longer part of the log.
     pub fn remove(&mut self, number: u64) -> Result<(), StoreError> {
         let path = name(PREFIX, number);
         let wrong = |error| StoreError::new("removing", &self.disk.describe(&path), error);
@@ -240,7 +242,7 @@ impl Point {
     }
 }
 
-/// A checkpoint that is whole: what it stands for, and its own bytes.
+/// Parses a file's intact checkpoint: its point and its bytes.
 fn whole(content: &[u8]) -> Option<(Point, &[u8])> {
     let bytes = content.get(HEAD..)?;
     let at = |index: usize| long(content, MAGIC.len() + 8 * index);

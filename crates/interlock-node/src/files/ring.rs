@@ -1,7 +1,8 @@
-//! The ring: what a node has applied, so that it can be put back if the engine loses it.
+//! The ring: the entries that a node has applied, so that it can put them back if the engine loses
+//! them.
 //!
-//! Records are appended to numbered files. A file is removed once the newest checkpoint stands behind all
-//! of its records and they are too old to be put back, or too many.
+//! Records are appended to numbered files. A file is removed once the newest checkpoint covers all
+//! of its records and they are too old to be put back, or the ring is too large.
 
 use std::io;
 
@@ -13,25 +14,25 @@ use crate::files::{lock, long, name, numbered, word, Report, LOCK};
 pub struct Ring<D: Disk> {
     disk: D,
     limits: Limits,
-    /// Oldest first; the last one is written to.
+    /// Files, oldest first; the last one is written to.
     files: Vec<Segment>,
     file: Option<D::File>,
-    /// Records that are not written yet.
+    /// Records not written yet.
     waiting: Vec<u8>,
-    /// Of those.
+    /// The end of the waiting records.
     ends: End,
-    /// Behind a write that failed there may be a part of it.
+    /// A failed write may have left part of a record.
     is_torn: bool,
-    /// Of a folder that was made again.
+    /// The lock of a folder that was created again.
     lock: Option<D::Lock>,
 }
 
 /// The sizes of a ring, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// After so many the next file begins.
+    /// Size at which the next file begins.
     pub file: u64,
-    /// More are kept only if no checkpoint has them.
+    /// Maximum size of all files; more are kept only if no checkpoint has their records.
     pub all: u64,
 }
 
@@ -45,7 +46,7 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     pub position: u64,
-    /// By which its age is told.
+    /// The log time, for the record's age.
     pub time: u64,
     pub bytes: Vec<u8>,
 }
@@ -57,7 +58,7 @@ struct Segment {
     end: End,
 }
 
-/// The highest position and time of records.
+/// The highest position and time of a set of records.
 #[derive(Clone, Copy, Debug, Default)]
 struct End {
     position: u64,
@@ -72,7 +73,8 @@ impl End {
 }
 
 impl<D: Disk> Ring<D> {
-    /// Reads what is there, oldest first. What a crash has left unfinished is cut off and told.
+    /// Reads all records, oldest first. Records that a crash has left incomplete are cut off and
+    /// reported.
     pub fn open(
         disk: D,
         limits: Limits,
@@ -144,7 +146,7 @@ impl<D: Disk> Ring<D> {
         Ok(segment)
     }
 
-    /// Reads what is in its files, oldest first.
+    /// Reads all records of its files, oldest first.
     pub fn each(&self, mut see: impl FnMut(Kept)) -> Result<(), StoreError> {
         for segment in &self.files {
             let path = name(PREFIX, segment.number);
@@ -162,9 +164,9 @@ impl<D: Disk> Ring<D> {
         Ok(())
     }
 
-    /// Adds a record. It is written by [`Ring::write`].
+    /// Adds a record, which [`Ring::write`] writes.
     pub fn add(&mut self, position: u64, time: u64, bytes: &[u8]) {
-        // The number of its file is not known yet: it is a part of the checksum when it is written.
+        // The checksum includes the number of the file, which is not known before the write.
         let length = bytes.len() as u32;
         self.waiting.extend_from_slice(&length.to_le_bytes());
         self.waiting.extend_from_slice(&[0; 4]);
@@ -174,12 +176,12 @@ impl<D: Disk> Ring<D> {
         self.ends.include(End { position, time });
     }
 
-    /// Writes what was added. When it returns, a killed process does not lose it; a machine that stops may,
-    /// before [`Ring::sync`].
+    /// Writes the added records. After it returns, they survive a kill of the process, and after
+    /// [`Ring::sync`] a stop of the machine.
     ///
     /// # Errors
     ///
-    /// If it could not be written: it waits for the next call.
+    /// The write failed; the records wait for the next call.
     pub fn write(&mut self) -> Result<(), StoreError> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -209,11 +211,12 @@ impl<D: Disk> Ring<D> {
         Ok(())
     }
 
-    /// Looks whether what was written can be found again: its folder may have been removed or replaced.
+    /// Checks that the written records can be found again: the folder may have been removed or
+    /// replaced.
     ///
     /// # Errors
     ///
-    /// It cannot.
+    /// They cannot.
     pub fn look(&self) -> Result<(), StoreError> {
         let (Some(file), Some(segment)) = (&self.file, self.files.last()) else { return Ok(()) };
         let path = name(PREFIX, segment.number);
@@ -226,15 +229,15 @@ impl<D: Disk> Ring<D> {
         Err(StoreError::advised("writing", &self.disk.describe(&path), error, advice))
     }
 
-    /// Takes its folder anew where it was removed, and makes it if need be; what was written there is gone, and
-    /// nothing waits. Returns whether it has done so.
+    /// Locks the folder again if it was removed, creating it if necessary. The records written
+    /// there are gone, and none wait. Returns whether it has done so.
     ///
     /// # Errors
     ///
-    /// The folder cannot be made or taken.
+    /// The folder cannot be created or locked.
     pub fn renew(&mut self) -> Result<bool, StoreError> {
         let wrong = |error| StoreError::new("looking at", &self.disk.describe(""), error);
-        // Whatever has a lock is another node's, or this one's with files that are not its own.
+        // A folder with a lock is another node's, or this one's with foreign files.
         if self.look().is_ok() || self.disk.exists(LOCK).map_err(wrong)? {
             return Ok(false);
         }
@@ -244,7 +247,7 @@ impl<D: Disk> Ring<D> {
         Ok(true)
     }
 
-    /// Has what was written survive a stop of the machine.
+    /// Makes the written records survive a stop of the machine.
     pub fn sync(&self) -> Result<(), StoreError> {
         let (Some(file), Some(segment)) = (&self.file, self.files.last()) else { return Ok(()) };
         let place = || self.disk.describe(&name(PREFIX, segment.number));
@@ -274,8 +277,8 @@ impl<D: Disk> Ring<D> {
         Ok(())
     }
 
-    /// A checkpoint of this position is on disk: removes the oldest files with nothing behind it, if all in
-    /// them is older than `since`, or the ring is too long.
+    /// A checkpoint at `position` is on disk: removes the oldest files without later records, if
+    /// all their records are older than `since`, or the ring is too large.
     pub fn saved(&mut self, position: u64, since: u64) -> Result<(), StoreError> {
         let mut all: u64 = self.length();
         while self.files.len() > 1 {
@@ -293,18 +296,18 @@ impl<D: Disk> Ring<D> {
         Ok(())
     }
 
-    /// Bytes in files.
+    /// The number of bytes in files.
     pub fn length(&self) -> u64 {
         self.files.iter().map(|one| one.length).sum()
     }
 
-    /// Bytes that wait to be written.
+    /// The number of bytes that wait to be written.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 }
 
-/// The record at a place of a file, and where the next one begins.
+/// Returns the record at an offset of a file, and the offset of the next one.
 fn record(content: &[u8], at: usize, number: u64) -> Option<(Kept, usize)> {
     let length = word(content, at)? as usize;
     let end = at.checked_add(HEAD)?.checked_add(length)?;
@@ -316,15 +319,15 @@ fn record(content: &[u8], at: usize, number: u64) -> Option<(Kept, usize)> {
     Some((Kept { position, time, bytes: whole[HEAD..].to_vec() }, end))
 }
 
-/// The place of the next record behind one that is damaged, if there is any. Positions tell most places that are
-/// none.
+/// Returns the offset of the next record after a damaged one, if any. The position rules out most
+/// other offsets cheaply.
 fn next_record(content: &[u8], damaged: usize, number: u64, last: u64) -> Option<usize> {
     let near = last.saturating_sub(FAR)..=last.saturating_add(FAR);
     let may_be = |at: &usize| long(content, *at + 8).is_some_and(|found| near.contains(&found));
     (damaged + 1..content.len()).filter(may_be).find(|at| record(content, *at, number).is_some())
 }
 
-/// Gives records their checksums.
+/// Fills in the records' checksums.
 fn seal(records: &mut [u8], number: u64) {
     let mut at = 0;
     while let Some(length) = word(records, at) {
@@ -335,16 +338,17 @@ fn seal(records: &mut [u8], number: u64) {
     }
 }
 
-/// The number of the file is a part of it: what an older file had at this place of the disk is no record.
+/// Includes the number of the file, so that a record of an older file at the same place on the disk
+/// does not pass.
 fn checksum(record: &[u8], number: u64) -> u32 {
     let sum = crc32c::crc32c_append(crc32c::crc32c(&number.to_le_bytes()), &record[..4]);
     crc32c::crc32c_append(sum, &record[8..])
 }
 
 const PREFIX: &str = "ring-";
-/// Two records of a file have positions that are no further apart.
+/// Maximum distance of the positions of two records in a file.
 const FAR: u64 = 1 << 32;
-/// Bytes in front of a record's own: length, checksum, position, time.
+/// Bytes before a record's own: length, checksum, position, time.
 const HEAD: usize = 24;
-/// Bytes of room that are kept when all is written.
+/// Maximum capacity that the buffer keeps after a write.
 const KEPT: usize = 4 << 20;

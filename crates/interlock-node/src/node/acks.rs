@@ -1,5 +1,5 @@
-//! A client whose write is to be on other machines too is answered once they have acknowledged it, or when that
-//! takes too long.
+//! A client whose write must be on other machines too is answered once they have acknowledged it,
+//! or after a timeout.
 
 use std::collections::vec_deque::Drain;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -13,26 +13,26 @@ use super::Node;
 use crate::log;
 use crate::ports::{Clients, Unacknowledged};
 
-/// Writes that are done here, and acknowledgements under way.
+/// Writes done on this node, and acknowledgements under way.
 #[derive(Debug, Default)]
 pub(super) struct Acks {
-    /// Machines for which each write waits, unless it says otherwise.
+    /// Number of machines that each write waits for by default.
     wanted: usize,
-    /// Writes that say otherwise, by their tickets.
+    /// Number of machines for the writes that differ, by ticket.
     others: HashMap<u64, usize>,
-    /// Applied, and not yet in the ring file.
+    /// Writes applied, but not yet in the ring file.
     fresh: Vec<(usize, Held)>,
-    /// By the number of machines for which they wait, oldest first.
+    /// Answers by the number of machines they wait for, oldest first.
     held: BTreeMap<usize, VecDeque<Held>>,
-    /// The moment at which it last appended an entry that asks.
+    /// Time of the last appended entry that asks for acknowledgements.
     asked: Option<Instant>,
-    /// The digest of the acknowledgement that it has appended and not read, and the moment.
+    /// The digest of the acknowledgement that it has appended and not yet read, and the time.
     said: Option<(u64, Instant)>,
-    /// Writes that were answered though too few machines had acknowledged them.
+    /// Number of writes answered without enough acknowledgements.
     pub lacked: u64,
 }
 
-/// An answer that waits.
+/// An answer that waits for acknowledgements.
 #[derive(Debug)]
 struct Held {
     ticket: u64,
@@ -46,12 +46,12 @@ impl Acks {
         Acks { wanted, ..Acks::default() }
     }
 
-    /// Writes that wait for acknowledgements.
+    /// The number of writes that wait for acknowledgements.
     pub fn count(&self) -> usize {
         self.fresh.len() + self.held.values().map(VecDeque::len).sum::<usize>()
     }
 
-    /// Notes for how many machines a write waits; returns whether it waits for any.
+    /// Notes how many machines a write waits for; returns whether it waits for any.
     pub fn expect(&mut self, ticket: u64, acks: Option<usize>) -> bool {
         if let Some(acks) = acks.filter(|acks| *acks != self.wanted) {
             self.others.insert(ticket, acks);
@@ -63,7 +63,8 @@ impl Acks {
         self.wanted > 0 || !self.others.is_empty()
     }
 
-    /// Keeps those of the answers that wait, which came with the entry at a position, and returns the others.
+    /// Keeps the answers that must wait, which came with the entry at `position`, and returns the
+    /// others.
     pub fn hold(
         &mut self,
         answers: Vec<(u64, Answer)>,
@@ -72,7 +73,7 @@ impl Acks {
     ) -> impl Iterator<Item = (u64, Answer)> + '_ {
         answers.into_iter().filter_map(move |(ticket, answer)| {
             let machines = self.others.remove(&ticket).unwrap_or(self.wanted);
-            // What was not done need not be anywhere.
+            // A write that changed nothing need not be on other machines.
             let waits = machines > 0 && matches!(answer, Answer::Done { refused: false, .. });
             if !waits {
                 return Some((ticket, answer));
@@ -82,12 +83,12 @@ impl Acks {
         })
     }
 
-    /// An entry was read.
+    /// Notes that an entry was read.
     pub fn read(&mut self, digest: u64) {
         self.said.take_if(|(said, _)| *said == digest);
     }
 
-    /// All that was applied is in the ring file.
+    /// Notes that all applied entries are in the ring file.
     pub fn written(&mut self) {
         for (machines, held) in self.fresh.drain(..) {
             self.held.entry(machines).or_default().push_back(held);
@@ -100,7 +101,7 @@ impl Acks {
 }
 
 impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
-    /// Takes the answers to what was just read.
+    /// Takes the answers to the entries just read.
     pub(super) fn take_answers(&mut self, now: Instant) {
         let answers = self.replica.answers();
         if answers.is_empty() || !self.acks.is_in_use() {
@@ -111,7 +112,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.answers.extend(self.acks.hold(answers, position, until));
     }
 
-    /// Answers those whose writes enough machines have, and asks for what is missing.
+    /// Answers the writes that enough machines have, and asks for missing acknowledgements.
     pub(super) fn acknowledge(&mut self, now: Instant) {
         self.say(now);
         if self.acks.held.is_empty() {
@@ -137,7 +138,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.ask_again(now);
     }
 
-    /// Asks where the log has no entry that does: an answer was given again, or others may have missed it.
+    /// Asks for acknowledgements if no entry in the log does: an answer was given again, or others
+    /// may have missed the request.
     fn ask_again(&mut self, now: Instant) {
         let Some(newest) = self.acks.newest() else { return };
         let is_asked = self.replica.asked_at() >= newest;
@@ -149,13 +151,13 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
     }
 
-    /// Has the next entry ask.
+    /// Makes the next entry ask for acknowledgements.
     pub(super) fn ask_others(&mut self, now: Instant) {
         self.acks.asked = Some(now);
         self.replica.ask();
     }
 
-    /// Acknowledges to others what is in this node's files.
+    /// Acknowledges to other nodes the entries in this node's files.
     fn say(&mut self, now: Instant) {
         let is_said = self.acks.said.is_some_and(|(_, since)| now < since + ASKED);
         if !self.replica.is_asked() || is_said || self.is_other || self.disk_bad.is_some() {
@@ -168,7 +170,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
     }
 
-    /// Those who have waited long enough for the ring file are told so.
+    /// Answers clients that have waited too long for the ring file.
     pub(super) fn lack_unwritten(&mut self, now: Instant) {
         let fresh = std::mem::take(&mut self.acks.fresh);
         let (over, waiting) = fresh.into_iter().partition(|(_, held)| held.until <= now);
@@ -179,7 +181,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
     }
 
-    /// Those who wait are told so: nobody will acknowledge what they have done.
+    /// Answers all waiting clients: nobody will acknowledge their writes.
     pub(super) fn lack_all(&mut self, why: Unacknowledged) {
         self.acks.written();
         for held in std::mem::take(&mut self.acks.held).into_values().flatten() {
@@ -193,17 +195,17 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.clients.lack(ticket, why);
     }
 
-    /// It ends: answers those whose writes are done.
+    /// Answers clients whose writes are done, because the node ends.
     pub fn end(&mut self) {
         self.lack_all(Unacknowledged::Ends);
     }
 }
 
-/// Takes the first of them for which something is so.
+/// Drains the leading answers that match.
 fn first(held: &mut VecDeque<Held>, is_so: impl Fn(&Held) -> bool) -> Drain<'_, Held> {
     let count = held.partition_point(is_so);
     held.drain(..count)
 }
 
-/// After which what may be lost is asked, or said, again.
+/// Time after which a request or acknowledgement that may be lost is repeated.
 const ASKED: Duration = Duration::from_secs(1);

@@ -1,4 +1,5 @@
-//! A node has what it applies in its ring file before it answers, and says so where it cannot.
+//! A node has the entries that it applies in its ring file before it answers, and reports when it
+//! cannot.
 
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,7 +15,8 @@ use crate::files::Ring;
 use crate::ports::{Clients, News};
 
 impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
-    /// Nobody is answered before what was applied is in the ring file, or before that has taken too long.
+    /// Writes the ring file. No client is answered before the applied entries are in it, or that
+    /// has taken too long.
     pub(super) fn write_ring(&mut self, now: Instant) {
         self.take_answers(now);
         match self.written(now) {
@@ -53,7 +55,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.ring_file().write()
     }
 
-    /// Writes all anew that was in a folder which was removed. Returns whether it was.
+    /// Rewrites everything if the folder was removed. Returns whether it was.
     fn renewed(&mut self) -> Result<bool, StoreError> {
         if !self.ring_file().renew()? {
             return Ok(false);
@@ -85,7 +87,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody waits longer than a write may take: what was done may be lost with this node.
+    /// Answers clients that have waited as long as a write may take: the write is done, but may be
+    /// lost with this node.
     fn answer_unwritten(&mut self, now: Instant) {
         self.lack_unwritten(now);
         if self.answers.is_empty() {
@@ -100,5 +103,5 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     }
 }
 
-/// Between two looks at whether the folder is there.
+/// Time between two checks that the folder exists.
 const LOOKED: Duration = Duration::from_secs(1);

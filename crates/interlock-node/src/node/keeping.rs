@@ -1,5 +1,6 @@
-//! A node keeps checkpoints, says in the log which, and trims the log behind what two machines keep. It takes
-//! one of another node where the log does not go back to its own.
+//! A node keeps checkpoints, reports them in the log, and trims the part of the log that two
+//! machines keep. It installs a checkpoint of another node if the log no longer reaches back to its
+//! own.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,25 +18,25 @@ use crate::log::{self, Id, Position};
 use crate::ports::{Clients, News, Unacknowledged};
 use crate::trouble::Trouble;
 
-/// The knowledge of a node of checkpoints, its own and others'.
+/// A node's knowledge of checkpoints, its own and those of others.
 pub(super) struct Keeping {
-    /// Bytes of all entries up to the last one that was applied, and to the newest checkpoint.
+    /// Bytes of all entries up to the last applied one; `begun`: up to the newest checkpoint.
     pub(super) bytes: u64,
     begun: u64,
     ended: Option<Instant>,
-    /// Another node needs one, and there is none.
+    /// Another node needs a checkpoint, and this node has none.
     is_wanted: bool,
-    /// One could not be written: when to try it again.
+    /// A checkpoint could not be written: when to retry.
     again: Option<Instant>,
-    /// The places that were asked for, and when.
+    /// The places looked up in the log, and when.
     asked: Option<(Instant, Vec<Place>)>,
     next: Instant,
-    /// Places that the log could be trimmed to, and where it was.
+    /// Places to which the log could be trimmed, and to which it was.
     cuts: Vec<Place>,
     trimmed: Option<Id>,
-    /// The position before which the log may be trimmed, as it was looked up last.
+    /// The position before which the log may be trimmed, as of the last lookup.
     pub(super) cut: Option<u64>,
-    /// The nodes that the log knows, as they were at the last look.
+    /// The nodes that the log knows, as of the last lookup.
     pub(super) keepers: Arc<[KeeperTold]>,
     /// The newest checkpoint that is in the log.
     pub(super) newest: Option<(u64, Point)>,
@@ -62,12 +63,13 @@ impl Keeping {
         }
     }
 
-    /// The history behind a moment is not the log's any more.
+    /// Forgets everything about a history that is no longer the log's.
     pub(super) fn go_back(&mut self, bytes: u64) {
         *self = Keeping { is_wanted: self.is_wanted, again: self.again, ..Keeping::new(bytes) };
     }
 
-    /// The place before which to trim so that a number of entries stay: one to which it could be trimmed.
+    /// Returns the place before which to trim so that `keep` entries stay: one of the places to
+    /// which it could be trimmed.
     fn behind(&mut self, cut: Place, keep: u64) -> Option<Place> {
         if self.cuts.last().is_none_or(|last| last.mark.position < cut.mark.position) {
             self.cuts.push(cut);
@@ -84,7 +86,7 @@ impl Keeping {
 }
 
 impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
-    /// Writes a checkpoint, when it is time to.
+    /// Writes a checkpoint when one is due.
     pub(super) fn save(&mut self, now: Instant) {
         match self.saver.done() {
             Some(Ok(position)) => {
@@ -106,7 +108,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             || keeping.bytes >= keeping.begun + self.pace.checkpoint_bytes;
         // A large state is not written all the time.
         let rests = keeping.ended.is_some_and(|ended| now < ended + SELDOM * self.saver.took);
-        // One that could not be written is tried again later, and soon enough however few entries come.
+        // After a failed write the next attempt comes after a pause, but soon enough even if few
+        // entries arrive.
         let is_due = match keeping.again {
             Some(again) => now >= again,
             None => (is_due && !rests) || keeping.is_wanted,
@@ -123,7 +126,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
     }
 
-    /// A checkpoint could not be written.
+    /// Reports that a checkpoint could not be written.
     fn unsaved(&mut self, text: String, now: Instant) {
         self.keeping.again = Some(now + UNSAVED.max(SELDOM * self.saver.took));
         let known = self.told.troubles.iter().any(|one| one.kind == "checkpoint");
@@ -133,7 +136,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
     }
 
-    /// Asks which checkpoints are in the log: its own, and those that others say they keep.
+    /// Asks which checkpoints are in the log: its own, and those that other nodes report.
     pub(super) fn keep(&mut self, now: Instant) {
         let waits = self.keeping.asked.as_ref().is_some_and(|(since, _)| now < *since + LOST);
         let is_settled = self.replica.serves() && !self.replica.owes() && !self.is_other;
@@ -166,7 +169,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         told.collect()
     }
 
-    /// Says what it keeps, and trims the log.
+    /// Reports the checkpoints that it keeps, and trims the log.
     pub(super) fn looked(&mut self, there: &[bool]) {
         let Some((_, places)) = self.keeping.asked.take() else { return };
         if there.len() != places.len() || self.saver.is_busy() {
@@ -214,18 +217,18 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
     }
 
-    /// The file of the newest checkpoint that is in the log, for another node.
+    /// Returns the file of the newest checkpoint that is in the log, for another node.
     pub fn newest(&self) -> Option<(String, Place)> {
         let newest = self.keeping.newest;
         newest.map(|(number, point)| (Checkpoints::<D>::path(number), point.place))
     }
 
-    /// Has it make a checkpoint now if there is none.
+    /// Requests a checkpoint now unless one is in the log.
     pub fn want_checkpoint(&mut self) {
         self.keeping.is_wanted |= self.keeping.newest.is_none();
     }
 
-    /// Takes a checkpoint of another node, which is in a file of this node's folder, if it needs one.
+    /// Installs another node's checkpoint from a file in this node's folder, if the node needs one.
     pub fn install(&mut self, path: &str) {
         if !self.needs_snapshot() {
             return;
@@ -248,12 +251,13 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
     }
 
-    /// Returns whether it can go on only from a checkpoint of another node.
+    /// Returns whether it can continue only from a checkpoint of another node.
     pub fn needs_snapshot(&self) -> bool {
         matches!(self.replica.need(), Need::Snapshot)
     }
 
-    /// Goes on by itself if its ring has the entries between one of its checkpoints and the log's first.
+    /// Continues on its own if its ring has the entries between one of its checkpoints and the
+    /// log's first entry.
     pub(super) fn continue_from(&mut self, first: &log::Entry) {
         if !self.needs_snapshot() {
             return;
@@ -281,9 +285,9 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
     }
 
-    /// Goes on from a checkpoint, of this node or another.
+    /// Continues from a checkpoint, its own or another node's.
     pub(super) fn go_on(&mut self, found: Option<Checkpoint<M>>, bytes: u64) {
-        // Whether the log begins at its beginning is seen when it is read from there.
+        // Whether the log has its beginning turns out when it is read from there.
         self.replica.go_back(found, true);
         self.reads_on(bytes);
     }
@@ -304,15 +308,15 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     }
 }
 
-/// Between two looks at which checkpoints are in the log.
+/// Time between two lookups of the checkpoints in the log.
 const LOOKED: Duration = Duration::from_secs(1);
-/// After which what the engine has refused is tried again.
+/// Time after which a trim that the engine refused is retried.
 const LATER: Duration = Duration::from_secs(10);
-/// After which a checkpoint that could not be written is tried again at the soonest.
+/// Minimum time after which a failed checkpoint is retried.
 const UNSAVED: Duration = Duration::from_secs(2);
-/// After which what was asked for is taken for lost.
+/// Time after which a lookup without an answer is considered lost.
 const LOST: Duration = Duration::from_secs(30);
-/// A checkpoint takes this part of the time at most.
+/// Divisor: checkpoints take at most 1/10 of the time.
 const SELDOM: u32 = 10;
-/// Places to which the log could be trimmed that are remembered.
+/// Maximum places remembered to which the log could be trimmed.
 const MOST_CUTS: usize = 64;

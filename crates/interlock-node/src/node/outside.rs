@@ -1,7 +1,7 @@
-//! Rows for places outside of the machine, and from there: databases, and other data centres.
+//! Rows to and from places outside of the machine: databases and other data centres.
 //!
-//! Threads of their own ask, and wait; the loop answers between two turns. What it gives shares its bytes with
-//! the state, so that a turn takes as long for large rows as for small ones.
+//! Other threads ask and wait; the loop answers between two turns. The answer shares its bytes with
+//! the state, so a turn takes no longer for large rows than for small ones.
 
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use std::time::Instant;
@@ -16,7 +16,7 @@ use super::Node;
 use crate::log::mark;
 use crate::ports::Clients;
 
-/// A place in the history of a table.
+/// A point in the history of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stand {
     pub mark: Mark,
@@ -27,37 +27,37 @@ pub struct Stand {
     pub time: u64,
 }
 
-/// Rows that somebody outside lacks.
+/// The rows that a caller outside lacks.
 #[derive(Debug)]
 pub enum Lacking {
-    /// All that has changed behind the number, or as many as were asked for.
+    /// All rows changed after the number, or as many of them as were requested.
     Rows(Vec<Held>),
-    /// All rows, of which they lack those behind the number.
+    /// All rows; the caller lacks those changed after the number.
     Behind(Image),
-    /// All rows. They are to be compared: what is outside is of another history, or nobody knows that it is of
-    /// this one, or rows are forgotten that changed since.
+    /// All rows, to be compared with the outside copy: it has another history, or may have, or rows
+    /// that changed since are forgotten.
     All { image: Image, is_known: bool },
 }
 
-/// The rows that somebody lacks who has written down a place, and the place where he is with them.
+/// The rows that a caller at a recorded point lacks, and the point it has reached with them.
 #[derive(Debug)]
 pub struct Changes {
     pub stand: Stand,
-    /// The number of the last change of all.
+    /// The number of the table's last change.
     pub last: u64,
-    /// The writers of this data centre, for others to know whose sums only its entries tell.
+    /// The writers of this data centre, so that others know whose sums only its entries report.
     pub writers: Writers,
     pub lacking: Lacking,
 }
 
-/// A question for changes.
+/// A request for changes.
 #[derive(Debug)]
 pub(crate) struct Ask {
     pub mark: Mark,
     pub number: u64,
     pub most: usize,
     pub asked_at: Instant,
-    /// The end of waiting for a change.
+    /// End of the wait for a change.
     pub until: Instant,
     pub answer: SyncSender<Changes>,
 }
@@ -65,58 +65,58 @@ pub(crate) struct Ask {
 /// Something from outside for all nodes of the log.
 #[derive(Debug)]
 pub(crate) enum Brought {
-    /// Rows to be joined.
+    /// Rows to join.
     Rows(Vec<u8>),
-    /// A node that does not come back.
+    /// A node that will not return.
     Gone(Vec<u8>),
 }
 
 #[derive(Debug)]
 pub(crate) struct Bring {
     pub what: Brought,
-    /// Called once they are in the state; dropped where nobody knows.
+    /// Signalled once the rows are in the state; dropped if that is unknown.
     pub done: SyncSender<()>,
 }
 
-/// Questions that wait in the loop.
+/// Requests that wait in the loop.
 #[derive(Debug, Default)]
 pub(crate) struct Outside {
     asked: Vec<Ask>,
-    /// The digests of entries with states that were appended.
+    /// The digests of appended entries that carry states.
     brought: Vec<(u64, SyncSender<()>)>,
-    /// Somebody outside may have rows that this node lacks: it serves nobody before it has them.
+    /// A place outside may have rows that this node lacks: it serves no client until it has them.
     pub held: bool,
 }
 
 impl Outside {
-    /// An entry was read.
+    /// Notes that an entry was read.
     pub fn read(&mut self, digest: u64) {
         self.brought.retain(|(awaited, done)| {
             if *awaited != digest {
                 return true;
             }
-            // Who does not wait any more asks again.
+            // A caller that no longer waits asks again.
             let _ = done.try_send(());
             false
         });
     }
 
-    /// Entries that were appended may be lost.
+    /// Notes that appended entries may be lost.
     pub fn lose(&mut self) {
         self.brought.clear();
     }
 }
 
-/// Rows of elsewhere are refused while so many entries wait: they are given again.
+/// Rows from outside are refused while this many entries wait; the caller repeats them.
 const MOST_WAITING: usize = 4;
 
-/// A channel for one answer.
+/// Makes a channel for one answer.
 pub(crate) fn answer<T>() -> (SyncSender<T>, Receiver<T>) {
     sync_channel(1)
 }
 
 impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
-    /// It serves nobody before `release` is called: rows may come from outside.
+    /// Serves no client until `release`: rows may come from outside.
     pub fn hold(&mut self) {
         self.outside.held = true;
     }
@@ -129,7 +129,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.replica.serves() && !self.replica.owes()
     }
 
-    /// Appends what comes from outside, if it can now.
+    /// Appends what comes from outside, if that is possible now.
     pub(crate) fn bring(&mut self, bring: Bring) {
         if !self.is_settled() || self.is_other || self.waiting.len() >= MOST_WAITING {
             return;
@@ -149,7 +149,7 @@ impl<D: Disk, C: Clients> Node<Rows, D, C> {
         self.outside.asked.push(ask);
     }
 
-    /// Answers those that need not wait on.
+    /// Answers the requests that need not wait any longer.
     pub(crate) fn answer(&mut self) {
         if self.outside.asked.is_empty() {
             return;
@@ -173,19 +173,21 @@ impl<D: Disk, C: Clients> Node<Rows, D, C> {
         }
     }
 
-    /// The moment at which a question is not to wait on.
+    /// The moment at which the next request stops waiting.
     pub(crate) fn answer_at(&self) -> Option<Instant> {
         self.outside.asked.iter().map(|ask| ask.until).min()
     }
 
-    /// A place further on may be in the log: another node that has read on gave rows up to there. Only who has
-    /// read to the end since knows that it is not.
+    /// Returns whether the caller's place may be in the log after this node's: another node that
+    /// has read further may have given it rows. Only a node that has read to the end since the
+    /// request knows that it is not there.
     fn is_ahead(&self, ask: &Ask) -> bool {
         ask.mark.position > self.replica.place().mark.position
             && self.at_end.is_none_or(|at_end| at_end < ask.asked_at)
     }
 
-    /// Appends an empty entry if nothing is under way: a log that rests is read to its end once a second.
+    /// Appends an empty entry if nothing is under way, because an idle log is read to its end only
+    /// once a second.
     fn read_now(&mut self) {
         if self.is_settled() && !self.is_other && self.can_send() && self.log.under_way().0 == 0 {
             self.waiting.push_back(self.replica.append());
@@ -225,7 +227,7 @@ impl<D: Disk, C: Clients> Node<Rows, D, C> {
     }
 }
 
-/// Rows of elsewhere as what an entry of states has.
+/// Encodes rows from outside as the body of an entry of states.
 pub(crate) fn encoded(
     settings: &interlock_log::rows::Settings,
     rows: &[(&[u8], &[u8])],

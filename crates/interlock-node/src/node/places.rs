@@ -1,4 +1,4 @@
-//! Places of the log: where a node's history ends, and the checkpoints before it.
+//! Places in the log: the end of a node's history, and the checkpoints before it.
 
 use interlock_log::checkpoint::{Checkpoint, Place};
 use interlock_log::machine::Machine;
@@ -8,7 +8,8 @@ use interlock_stores::StoreError;
 use crate::files::{Checkpoints, Point, Report};
 use crate::log::{Id, Position};
 
-/// The newest checkpoint before a number that can be read, its number, and the moment for which it stands.
+/// Returns the newest readable checkpoint with a number below `before`: its number, its point and
+/// its state.
 pub(super) fn older<M: Machine, D: Disk>(
     checkpoints: &Checkpoints<D>,
     mut before: u64,

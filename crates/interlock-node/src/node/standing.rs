@@ -1,4 +1,4 @@
-//! A node as it stands: for status, metrics, and those who decide whether to use it.
+//! The state of a node, for status pages, metrics, and callers that decide whether to use it.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -18,52 +18,54 @@ pub struct Standing {
     pub time: u64,
     /// It has read the log to its end since it started or last went back, and takes writes.
     pub serves: bool,
-    /// It may have lost entries to put back.
+    /// There may be lost entries that it must put back.
     pub owes: bool,
-    /// Clients wait for answers.
+    /// Clients wait for replies.
     pub is_awaited: bool,
-    /// It takes no more writes.
+    /// It no longer takes writes.
     pub drains: bool,
-    /// The last moment of which readers see all that the log had.
+    /// The last moment whose log readers see completely.
     pub at_end: Option<Instant>,
-    /// It has read nothing since: it waits for more.
+    /// It has read nothing since, and waits for more.
     pub is_at_end: bool,
     /// The position of the newest checkpoint.
     pub saved: u64,
-    /// Rows that were merged as the last resort since it started.
+    /// Rows merged as the last resort since the node started.
     pub merged: u64,
-    /// Entries that it keeps to put them back.
+    /// Entries that it keeps for putting them back.
     pub ring: u64,
     /// Records of clients that number their writes.
     pub clients: u64,
-    /// Writes that wait for other machines, and those that were answered without them.
+    /// Writes that wait for other machines, and writes that were answered without them.
     pub unacknowledged: u64,
     pub lacked: u64,
-    /// Bytes of an entry of the log at most, and by which setting; and why nodes do not trim it.
+    /// The largest entry of the log, the setting that limits it, and the reason why nodes do not
+    /// trim the log.
     pub largest: Option<Largest>,
     pub untrimmed: Option<Arc<str>>,
-    /// The nodes that have ever reported checkpoints of this log, and are not gone.
+    /// The nodes that have ever reported checkpoints of this log, without those that are gone for
+    /// good.
     pub keepers: Arc<[KeeperTold]>,
     /// The position before which the log may be trimmed.
     pub cut: Option<u64>,
     pub told: Told,
 }
 
-/// A node, and the checkpoint that it would go back to.
+/// A node, and the checkpoint to which it would go back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeeperTold {
     pub node: String,
     pub machine: String,
-    /// The position of its oldest checkpoint, if it has one.
+    /// The position of its oldest checkpoint, if any.
     pub kept: Option<u64>,
 }
 
-/// Counts of a node from its start on, and all that keeps it from its work now.
+/// Counters since the node's start, and everything that hinders its work now.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
-    /// Times that it went back because the log had lost entries.
+    /// Number of times it went back because the log had lost entries.
     pub went_back: u64,
-    /// Times that it went back because it was asked to.
+    /// Number of times it went back because it was asked to.
     pub resyncs: u64,
     /// Lost entries that it has put back.
     pub put_back: u64,
@@ -73,13 +75,13 @@ pub struct Told {
     pub troubles: Vec<Standstill>,
 }
 
-/// A reason why a node does not do all that it should, for as long as it is so.
+/// The reason why a node cannot do all of its work, for as long as that lasts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standstill {
     /// `engine`, `append`, `trim`, `disk`, `checkpoint`, `table`, `stuck` or `settings`.
     pub kind: &'static str,
     pub text: String,
-    /// In ms since 1970, by the machine's clock.
+    /// Start in ms since 1970, by the machine's clock.
     pub since: u64,
 }
 
@@ -104,7 +106,7 @@ impl Told {
         self.bytes += entry.len() as u64;
     }
 
-    /// Counts those of the entries that are put-backs.
+    /// Counts the entries that put back lost ones.
     pub(super) fn puts_back(&mut self, entries: &[Vec<u8>]) {
         let is_one = |bytes: &&Vec<u8>| {
             Entry::decode(bytes).is_ok_and(|entry| matches!(entry.body, Body::PutBack(_)))
@@ -141,13 +143,13 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
     }
 
-    /// Forgets its history, and reads the log anew from its beginning.
+    /// Forgets the history and reads the log anew from its beginning.
     pub fn resync(&mut self) {
         self.tried = 0;
         self.replica.last_is(None);
         let before = self.told.went_back;
         self.go_back();
-        // It is no loss of the log.
+        // The log has not lost anything.
         self.told.resyncs += self.told.went_back - before;
         self.told.went_back = before;
     }

@@ -10,7 +10,7 @@ use super::Node;
 use crate::log::Largest;
 use crate::ports::{largest, room, Clients, Refused, Write};
 
-/// A write, and those that are done together with it. None of them has a deadline of its own.
+/// Takes a write with the rest of its group from `rest`. None of them has its own deadline.
 fn group(first: Write, rest: &mut impl Iterator<Item = Write>) -> Vec<Write> {
     let mut group = vec![first];
     while group.last().is_some_and(|last| last.goes_on) {
@@ -27,7 +27,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         if !self.takes() {
             return;
         }
-        // What it takes is to be sent before it takes more.
+        // Writes already taken must be sent before more are taken.
         self.takes_none = None;
         let writes = self.clients.take(self.pace.writes);
         if writes.is_empty() {
@@ -79,7 +79,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     fn append(&mut self, writes: Vec<(Write, u64)>, now: Instant) {
         let words: Vec<&[u8]> = writes.iter().map(|(write, _)| write.arguments.bytes()).collect();
         let words = Arguments::all(&words);
-        // Some of them are to be acknowledged.
+        // True if some of the writes must be acknowledged.
         let mut asks = false;
         for ((write, deadline), arguments) in writes.into_iter().zip(words) {
             let Write { ticket, client, acks, .. } = write;
@@ -93,14 +93,14 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.waiting.push_back(self.replica.append());
     }
 
-    /// Of an entry that the log takes now.
+    /// The largest entry that the log takes now.
     pub(super) fn largest(&self) -> Largest {
         let own = largest();
         self.log.largest().filter(|found| found.bytes < own.bytes).unwrap_or(own)
     }
 
-    /// Clients need not wait on for longer than a write may take, whatever is under way: an engine that is frozen
-    /// answers nothing.
+    /// Refuses writes that have waited for as long as a write may take, whatever is under way: a
+    /// frozen engine never answers.
     pub(super) fn refuse(&mut self, now: Instant) {
         if !self.drains {
             if self.takes() {

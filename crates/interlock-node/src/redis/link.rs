@@ -1,4 +1,4 @@
-//! A connection to the engine that is made again after a failure, with what it was asked.
+//! A connection to the engine that reconnects after a failure, and its pending commands.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,12 +14,12 @@ use crate::trouble::{Kind, Trouble};
 
 pub struct Link {
     state: State,
-    /// The address that is tried next.
+    /// The index of the address to try next.
     turn: usize,
     failures: u32,
-    /// The first entry, while the last is still to come.
+    /// The first entry, until the last one arrives.
     first: Option<Entry>,
-    /// It appends: it asks how large an entry may be.
+    /// It appends, so it asks how large an entry may be.
     appends: bool,
 }
 
@@ -29,7 +29,7 @@ enum State {
     On { connection: Box<Connection>, asked: VecDeque<Asked>, moved: Instant, is_up: bool },
 }
 
-/// A command that is not answered.
+/// A command without a reply yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     Login,
@@ -39,22 +39,22 @@ pub enum Asked {
     Largest,
     Add,
     Read,
-    /// The entry that was read last.
+    /// The entry read last.
     Known,
     First,
     Last,
-    /// An entry that may be one of a checkpoint, before so many others.
+    /// A lookup of an entry that a checkpoint may rest on; `left`: lookups still to follow.
     Look {
         left: usize,
     },
     Trim,
 }
 
-/// An answer.
+/// A reply.
 #[derive(Debug)]
 pub enum Heard {
     Up,
-    /// Bytes of an argument of a command at most.
+    /// Maximum bytes of a command's argument.
     Largest(usize),
     Added(Result<Option<Id>, Trouble>),
     Read(Vec<Entry>),
@@ -65,7 +65,7 @@ pub enum Heard {
         left: usize,
     },
     Trimmed(Result<u64, Trouble>),
-    /// A reply was longer than may be held.
+    /// A reply was larger than the limit.
     TooLong,
 }
 
@@ -79,7 +79,7 @@ impl Link {
         matches!(self.state, State::On { is_up: true, .. })
     }
 
-    /// Asks, if the connection is up.
+    /// Sends a command if the connection is up.
     pub fn ask(&mut self, what: Asked, arguments: &[&[u8]]) -> bool {
         let State::On { connection, asked, moved, is_up: true } = &mut self.state else {
             return false;
@@ -92,16 +92,16 @@ impl Link {
         true
     }
 
-    /// Ends the connection: the next is made at once.
+    /// Closes the connection; the next one is made at once.
     pub fn close(&mut self) {
         self.state = State::Off { again: None };
     }
 
-    /// Ends the connection: the next is made after a while.
+    /// Closes the connection; the next one is made after a pause.
     pub fn fail(&mut self, settings: &Settings) {
         self.turn += 1;
         self.failures += 1;
-        // While there are other addresses, they are tried at once.
+        // Other addresses are tried without a pause.
         let is_next = self.failures < settings.addresses.len() as u32;
         let pause = if is_next { Duration::ZERO } else { AGAIN * (1 << self.failures.min(4)) };
         self.state = State::Off { again: Some(Instant::now() + pause) };
@@ -118,7 +118,7 @@ impl Link {
         }
     }
 
-    /// A poll is over: what it has found, by descriptors.
+    /// Notes the results of a poll.
     pub fn polled(&mut self, polled: &[libc::pollfd]) {
         if let State::On { connection, .. } = &mut self.state {
             let fd = connection.interest().fd;
@@ -127,14 +127,14 @@ impl Link {
         }
     }
 
-    /// Sends what was asked.
+    /// Sends the pending commands.
     pub fn flush(&mut self) {
         if let State::On { connection, .. } = &mut self.state {
             connection.flush();
         }
     }
 
-    /// Returns whether there may be more answers than [`Link::drive`] has found.
+    /// Returns whether there may be more replies than [`Link::drive`] has found.
     pub fn may_hold_more(&self) -> bool {
         matches!(&self.state, State::On { connection, .. } if connection.may_hold_more())
     }
@@ -150,11 +150,12 @@ impl Link {
         }
     }
 
-    /// Does what can be done without waiting. `slack`: how much longer than the timeout an answer may take.
+    /// Does everything that is possible without blocking. `slack`: how much longer than the timeout
+    /// a reply may take.
     ///
     /// # Errors
     ///
-    /// If the connection has ended; what was asked and not heard is lost.
+    /// The connection has ended; commands without a reply are lost.
     pub fn drive(
         &mut self,
         now: Instant,
@@ -282,7 +283,8 @@ impl Link {
             let text = format!("{address} has sent an unexpected reply: is it a Redis or Valkey?");
             return Err(Trouble::new(Kind::NotUnderstood, text));
         }
-        // What does not speak TLS, or nothing else, is as silent as a server that is gone.
+        // A server that does not speak TLS, or speaks nothing else, is as silent as one that is
+        // gone.
         let hint = match settings.tls {
             _ if *is_up => "",
             Some(_) => "; if it has no TLS at this port, its URL begins with redis://",
@@ -306,13 +308,13 @@ impl Link {
         Ok(())
     }
 
-    /// Asks again whether the engine is a primary that keeps the log.
+    /// Asks again whether the engine is a primary that does not evict the log.
     pub fn ask_role(&mut self) {
         let _ = self.ask(Asked::Replication, &REPLICATION) && self.ask(Asked::Memory, &MEMORY);
     }
 }
 
-/// The meaning of a reply; an error ends the connection.
+/// Interprets a reply; an error ends the connection.
 fn answer(
     what: Asked,
     reply: Reply<'_>,
@@ -328,7 +330,8 @@ fn answer(
         return match what {
             Asked::Add => Ok(Some(Heard::Added(Err(trouble)))),
             Asked::Trim => Ok(Some(Heard::Trimmed(Err(trouble)))),
-            // Users often may not ask: then it is as large as it is by default, and more than enough.
+            // Users often lack the right to ask. Then assume the default, which is more than
+            // enough.
             Asked::Largest => Ok(None),
             _ => Err(trouble),
         };
@@ -425,14 +428,14 @@ fn entries_of<'a>(reply: &Reply<'a>) -> Result<Vec<(Id, &'a [u8])>, Trouble> {
     entries.iter().map(|one| entry_of(one).ok_or_else(not_entries)).collect()
 }
 
-/// An entry with the one field that entries of a log have.
+/// Parses an entry with the one field of the log's entries.
 fn entry_of<'a>(reply: &Reply<'a>) -> Option<(Id, &'a [u8])> {
     let Reply::List(parts) = reply else { return None };
     let [Reply::Bytes(id), Reply::List(fields)] = &parts[..] else { return None };
     let id = Id::read(id)?;
     match &fields[..] {
         [Reply::Bytes(FIELD), Reply::Bytes(bytes)] => Some((id, bytes)),
-        // Somebody else's: the owner sees that it is none of its own.
+        // Written by somebody else: the owner sees that it is not its own.
         _ => Some((id, &[])),
     }
 }
@@ -476,9 +479,9 @@ const REPLICATION: [&[u8]; 2] = [b"INFO", b"replication"];
 const MEMORY: [&[u8]; 2] = [b"INFO", b"memory"];
 const LARGEST: [&[u8]; 3] = [b"CONFIG", b"GET", b"proto-max-bulk-len"];
 const KEEPS: &str = "noeviction";
-/// The first pause before a connection is made again; it doubles up to sixteen times as long.
+/// The first pause before reconnecting; it doubles up to sixteen times as long.
 const AGAIN: Duration = Duration::from_millis(50);
-/// Until nothing is to be done.
+/// Wait while there is nothing to do.
 const FAR: Duration = Duration::from_secs(60);
-/// Bytes of a reply at most.
+/// Maximum bytes of a reply.
 pub const MOST: usize = 256 << 20;

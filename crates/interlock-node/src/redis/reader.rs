@@ -1,4 +1,4 @@
-//! Reading a stream from one entry to the next, and noticing when it does not hang together.
+//! Reads a stream entry by entry, and notices when its history breaks.
 
 use std::time::{Duration, Instant};
 
@@ -10,15 +10,15 @@ use crate::trouble::{Kind, Trouble};
 pub struct Reader {
     state: State,
     position: Option<Position>,
-    /// The last read found that there is no more: the next one may wait.
+    /// The last read reached the end of the log: the next one may wait.
     may_wait: bool,
-    /// The moment at which the last read was asked for, and whether that waits for entries.
+    /// Time of the last read, and whether it waits for entries.
     asked_at: Instant,
     is_waiting: bool,
-    /// Entries that the next read asks for, and that the last one has asked for.
+    /// Number of entries that the next read requests, and that the last one requested.
     count: usize,
     asked: usize,
-    /// The entries that were read, while it is not known whether it is what comes behind the position.
+    /// Entries that were read, until it is known whether they follow the position.
     read: Option<Vec<Entry>>,
     checked: Option<Instant>,
 }
@@ -28,7 +28,7 @@ enum State {
     Stopped,
     Idle,
     Asking,
-    /// The entry that was read last is not there: what is?
+    /// The entry read last is missing: it asks which entries exist.
     Wondering {
         is_other: bool,
         is_asked: bool,
@@ -60,7 +60,7 @@ impl Reader {
         self.position.map(|position| position.id).unwrap_or_default()
     }
 
-    /// The entry that was read last is looked up with each read.
+    /// Returns whether each read also looks up the entry read last.
     fn is_checked(&self) -> bool {
         self.position.is_some_and(|position| position.mark.is_some())
     }
@@ -78,7 +78,7 @@ impl Reader {
         self.state = State::Stopped;
     }
 
-    /// The connection has ended.
+    /// Notes that the connection has ended.
     pub fn lose(&mut self) {
         self.lose_replies();
         if self.state != State::Stopped {
@@ -92,7 +92,7 @@ impl Reader {
         self.checked = None;
     }
 
-    /// Asks for what comes next, if it is time to.
+    /// Requests the next entries if it is time to.
     pub fn ask(&mut self, link: &mut Link, settings: &Settings, now: Instant) {
         if !link.is_up() {
             return;
@@ -111,7 +111,7 @@ impl Reader {
             _ => return,
         }
         match self.checked {
-            // The connection has just been made, and was asked then.
+            // The connection is new, and has just asked.
             None => self.checked = Some(now),
             Some(then) if now >= then + CHECKED => {
                 link.ask_role();
@@ -168,7 +168,7 @@ impl Reader {
         }
     }
 
-    /// Takes what was read: it is what comes behind the position.
+    /// Takes the entries read: they follow the position.
     fn take(&mut self, settings: &Settings) -> Result<Event, Trouble> {
         let entries = self.read.take().unwrap_or_default();
         let mut before = self.position.map(|position| position.id);
@@ -190,10 +190,12 @@ impl Reader {
             self.count = (READ / most).clamp(1, MANY);
         }
         let at_end = entries.len() < self.asked;
-        // An answer may have been on its way for long. One that waited in vain did so to its end.
+        // A reply may have been under way for long. A read that waited in vain did so until its
+        // end.
         let waited = if self.is_waiting && entries.is_empty() { BLOCK } else { Duration::ZERO };
         let as_of = (self.asked_at + waited).min(Instant::now());
-        // Where entries are rare, the next one tells at once that there is no more since.
+        // If entries are rare, the next read does not wait, and shows at once whether the log still
+        // ends there.
         let was_long = self.is_waiting && as_of.elapsed() > SHORT;
         self.may_wait = at_end && !was_long;
         self.state = State::Idle;
@@ -201,16 +203,16 @@ impl Reader {
     }
 }
 
-/// For which a read waits at most.
+/// Maximum time that a read waits.
 pub const BLOCK: Duration = Duration::from_secs(1);
-/// Behind a read that has waited for longer, the next one does not.
+/// After a read that waited longer than this, the next one does not wait.
 const SHORT: Duration = Duration::from_millis(100);
-/// Between two looks at whether the engine is a primary that keeps the log.
+/// Time between two checks that the engine is a primary that does not evict the log.
 const CHECKED: Duration = Duration::from_secs(1);
-/// Entries that a read asks for before their size is known.
+/// Number of entries that a read requests before their size is known.
 const FIRST: usize = 64;
 const MANY: usize = 1000;
-/// Bytes that a read asks for, if entries are as long as the longest of the last.
+/// Bytes that a read requests, if all entries are as long as the longest of the last ones.
 const READ: usize = 8 << 20;
-/// Bytes of an entry beside what is in it.
+/// Overhead in bytes of an entry.
 const SMALL: usize = 64;

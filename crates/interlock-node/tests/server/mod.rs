@@ -1,4 +1,4 @@
-//! A Redis or Valkey of a test's own.
+//! A Redis or Valkey for one test.
 #![allow(dead_code)]
 
 use std::io::{Read, Write};
@@ -43,7 +43,7 @@ impl Server {
         format!("unix:{}", self.path().display())
     }
 
-    /// Starts it, with what its folder has.
+    /// Starts the server on the data in its folder.
     pub fn run(&mut self) {
         let _ = std::fs::remove_file(self.path());
         let mut command = Command::new(self.program);
@@ -72,26 +72,26 @@ impl Server {
     }
 
     pub fn signal(&self, signal: i32) {
-        // SAFETY: a child of ours that has not been waited for.
+        // SAFETY: the process is our child and has not been waited for.
         unsafe { libc::kill(self.pid(), signal) };
     }
 
-    /// The reply as it comes in, to words without blanks in them.
+    /// Returns the raw reply to a command; its words must not contain blanks.
     pub fn say(&self, line: &str) -> String {
         say(&self.path(), line)
     }
 
-    /// A stream of its own kind: one field with these bytes.
+    /// Adds an entry as the log's own: one field with these bytes.
     pub fn add(&self, id: &str, bytes: &str) -> String {
         self.say(&format!("XADD {} {id} e {bytes}", String::from_utf8_lossy(STREAM)))
     }
 
-    /// For entries of any kind.
+    /// Settings that accept any first entry.
     pub fn settings(&self) -> Settings {
         Settings { is_first: |_| true, ..Settings::new(&self.address(), STREAM) }
     }
 
-    /// For a node.
+    /// Settings for a node.
     pub fn log(&self) -> Box<dyn LogPort> {
         Box::new(Log::new(Settings::new(&self.address(), STREAM)))
     }
@@ -118,7 +118,7 @@ impl Drop for Server {
     }
 }
 
-/// The next event that is wanted; others are passed over.
+/// Returns the next wanted event; others are skipped.
 pub fn until<T>(log: &mut Log, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
     let mut seen = Vec::new();
     let end = Instant::now() + Duration::from_secs(30);
@@ -136,12 +136,12 @@ pub fn until<T>(log: &mut Log, mut wanted: impl FnMut(Event) -> Option<T>) -> T 
 pub fn opened(settings: Settings) -> Log {
     let mut log = Log::new(settings);
     until(&mut log, |event| (event == Event::Open).then_some(()));
-    // Now, or what is read before would be passed over.
+    // Only now, or the entries read before would be skipped.
     log.read_from(None);
     log
 }
 
-/// The next so many entries.
+/// Returns the next `count` entries.
 pub fn entries(log: &mut Log, count: usize) -> Vec<Entry> {
     let mut found = Vec::new();
     let end = Instant::now() + Duration::from_secs(30);
