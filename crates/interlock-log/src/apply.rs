@@ -129,7 +129,7 @@ struct Call<'a> {
     stamp: u64,
     /// The writer that did it first, if its entry was lost.
     put_back: Option<u64>,
-    /// Log time, in ms, at which it was sent or before.
+    /// Earliest log time at which it can have been sent, in ms.
     sent: u64,
     /// Its entry is the first of its name.
     is_first: bool,

@@ -60,7 +60,7 @@ pub struct Rules {
     pub seen: bool,
     /// A command is skipped after its deadline.
     pub deadlines: bool,
-    /// A lost entry is put back without the one before it if nobody has that.
+    /// A lost entry is put back without its predecessor if no node has that.
     pub leaps: bool,
     /// Records are kept long enough.
     pub records: bool,
@@ -274,7 +274,7 @@ pub struct Moment<'a> {
     pub time: u64,
     /// A stamp above all earlier ones, or the first stamp of a late put-back.
     pub stamp: u64,
-    /// The state entry of this data centre that was joined last; 0 if there was none. Sums are kept
+    /// The state entry of this data centre that was joined last; 0 before the first. Sums are kept
     /// under it.
     pub lineage: u64,
     /// The command is from a lost entry: it is not refused for lack of capacity.
@@ -284,8 +284,8 @@ pub struct Moment<'a> {
     pub writer: Option<u64>,
     /// The command changed something before it was lost, so it counts whatever it finds.
     pub late: bool,
-    /// Log time, in ms, at which the command was sent or before; set only if nothing of its client
-    /// was done in this log before.
+    /// Earliest log time at which the command can have been sent, in ms; set only if nothing of its
+    /// client was done in this log before.
     pub sent: Option<u64>,
     pub(crate) lost: bool,
     pub(crate) number: u64,

@@ -1,22 +1,24 @@
 //! A node between the log and its state: the five rules.
 //!
-//! 1. **The log defines the order.** What clients ask is gathered ([`Replica::submit`]) and appended as
-//!    one entry ([`Replica::append`]). It is done when the node reads its own entry
-//!    ([`Replica::read`]), as every other node does; then the answers are there
+//! 1. **The log defines the order.** Writes of clients are gathered ([`Replica::submit`]) and
+//!    appended as one entry ([`Replica::append`]). They are done when the node reads its own entry
+//!    ([`Replica::read`]), as every other node does; then the answers are ready
 //!    ([`Replica::answers`]).
-//! 2. **Each write counts once.** Entries have numbers under the node's name, and only the next one is
-//!    applied. So what may have been lost is simply appended again ([`Replica::again`]).
-//! 3. **A history is a prefix of the log, or the node goes back.** After each fetch the node's owner
-//!    looks up the last entry that was applied and says what is there ([`Replica::last_is`]). If it is
-//!    another or none, the node needs the newest of its checkpoints that the log still has
-//!    ([`Need::Checkpoint`], [`Replica::go_back`]), and reads on from there.
-//! 4. **Who has seen a lost entry puts it back.** At the end of the log ([`Replica::at_the_end`]) the
-//!    node appends what its ring has and the state has not.
-//! 5. **States are for beginnings and the last resort.** If entries are missing that the ring has not
-//!    either, the node appends the state of its lost history, for all to join.
+//! 2. **Each write counts once.** Entries are numbered under the node's name, and only the next
+//!    number is applied. So an entry that may have been lost is simply appended again
+//!    ([`Replica::again`]).
+//! 3. **A history is a prefix of the log, or the node goes back.** After each fetch the node's
+//!    owner looks up the last applied entry and reports what the log has there
+//!    ([`Replica::last_is`]). If it is another entry or none, the node needs the newest of its
+//!    checkpoints that the log still has ([`Need::Checkpoint`], [`Replica::go_back`]), and reads
+//!    from there.
+//! 4. **A node that has seen a lost entry puts it back.** At the end of the log
+//!    ([`Replica::at_the_end`]) the node appends the entries that its ring has and its state lacks.
+//! 5. **States are for beginnings and the last resort.** If the ring lacks missing entries too, the
+//!    node appends the state of its lost history for all nodes to join.
 //!
-//! Nothing here waits, and nothing knows the time of day: the owner fetches, appends, and says what it
-//! found. What it appends may be lost, come late or come twice.
+//! Nothing here waits or knows the time of day: the owner fetches, appends and reports the results.
+//! Entries that it appends may be lost, arrive late or arrive twice.
 
 mod acks;
 mod continued;
@@ -39,50 +41,53 @@ use crate::machine::{Limits, Machine, Rules};
 use crate::ring::{Kept, Ring};
 use crate::session::Standing;
 
-/// A node knows at least so many places of its history.
+/// Smallest number of places of its history that a node knows.
 const KNOWN: usize = 1 << 16;
 
-/// The things that do not change while a node runs.
+/// Settings that do not change while a node runs.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// A name that no start of any node had before.
+    /// A name that no earlier start of any node has used.
     pub name: Vec<u8>,
-    /// The node's own name, which stays, and its machine's.
+    /// The node's permanent name, and its machine's.
     pub node: Vec<u8>,
     pub machine: Vec<u8>,
-    /// The first entry of the log, if it is empty.
+    /// The first entry of the log; written if the log is empty.
     pub genesis: Vec<u8>,
     pub limits: Limits,
     pub rules: Rules,
 }
 
-/// The next step of the node's owner.
+/// Next step of the node's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// Fetch entries after an id; look up the last one; then [`Replica::last_is`] and [`Replica::read`].
+    /// Fetch the entries after an id and look up the last applied one; then call
+    /// [`Replica::last_is`] and [`Replica::read`].
     Entries(Option<Id>),
-    /// Fetch entries after an id for [`Replica::compare`]: somebody has another history.
+    /// Fetch the entries after an id for [`Replica::compare`]: another node has a different
+    /// history.
     Comparison(Option<Id>),
-    /// The newest checkpoint before a position whose last entry is in the log: [`Replica::go_back`].
+    /// Load the newest checkpoint before a position whose last entry is in the log, for
+    /// [`Replica::go_back`].
     Checkpoint(u64),
-    /// The log's beginning is gone, and with it what this node would need: a snapshot of another node
-    /// whose last entry is in the log, for [`Replica::go_back`].
+    /// Get a snapshot of another node whose last entry is in the log, for [`Replica::go_back`]: the
+    /// log was trimmed, and this node would need its beginning.
     Snapshot,
 }
 
-/// One entry of this node that it has not yet seen counted.
+/// An entry of this node that it has not yet seen counted.
 #[derive(Debug)]
 struct Batch {
     name: Vec<u8>,
     number: u64,
-    /// The busy time at which it was first appended.
+    /// Busy time at which it was first appended.
     busy: u64,
     commands: Vec<Command>,
-    /// No client numbers any of them.
+    /// None of the commands has a client's number.
     is_plain: bool,
     earliest: u64,
     asks: bool,
-    /// The receivers of the answers, until these are given.
+    /// Receivers of the answers; `None` once answered.
     tickets: Vec<Option<u64>>,
 }
 
@@ -94,15 +99,15 @@ enum Phase {
     Stuck,
 }
 
-/// A node's state, and all that it knows of its history.
+/// A node's state and its knowledge of its history.
 #[derive(Debug)]
 pub struct Replica<M, R> {
     setup: Setup,
-    /// The name of now: with each rest that was too long comes another.
+    /// The current name: after each idle period that is too long the node takes a new one.
     name: Vec<u8>,
     names: u64,
     number: u64,
-    /// The number of entries that were made to be appended.
+    /// Number of entries made for appending.
     made: Cell<u64>,
     used: u64,
     seen: u64,
@@ -111,35 +116,35 @@ pub struct Replica<M, R> {
     answers: Vec<(u64, Answer)>,
     state: Whole<M>,
     place: Place,
-    /// The places behind `base`, up to `place`.
+    /// The places after `base`, up to `place`.
     known: VecDeque<Place>,
     base: Place,
-    /// Marks of other histories that entries have named, and that were looked into.
+    /// Marks of other histories that entries have named and that were compared.
     foreign: BTreeSet<Mark>,
     phase: Phase,
     serves: bool,
     /// The state before this node went back, until all of it is in the state or in the ring.
     mine: Option<Lost<M>>,
     owes: bool,
-    /// It has put back what it can, and lacks something that others may put back.
+    /// It has put back all it can, and others may put back entries that it lacks.
     waits: bool,
-    /// It has waited for long enough.
+    /// It has waited long enough.
     resorts: bool,
-    /// All that was counted behind this position is in the ring.
+    /// The ring has every entry counted after this position.
     covered: u64,
-    /// Since it went back it has taken in states, which no ring has.
+    /// It has joined states, which no ring has, since it went back.
     joined: bool,
-    /// The ring has rows of elsewhere which this run of the node has not read.
+    /// The ring has rows from elsewhere that this process has not read.
     has_far: bool,
-    /// Nodes of a history that this one has left, with their machines.
+    /// Nodes of a history that this node has left, with their machines.
     remembered: BTreeMap<Vec<u8>, Vec<u8>>,
     acks: Acks,
     ring: R,
 }
 
 impl<M: Machine, R: Ring> Replica<M, R> {
-    /// A node that starts with the newest of its checkpoints, whether the log has it or not, or with nothing. The
-    /// ring has what a history had that this checkpoint does not continue.
+    /// Creates a node that starts with its newest checkpoint, whether or not the log has it, or
+    /// with nothing. The ring has the entries of a history that this checkpoint does not include.
     pub fn new(setup: Setup, ring: R, newest: Option<Checkpoint<M>>) -> Self {
         let (place, state) =
             newest.map_or_else(|| (Place::default(), Whole::default()), |it| (it.place, it.state));
@@ -193,28 +198,28 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         &self.ring
     }
 
-    /// The node's name of now.
+    /// The node's current name.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// True if the node has read to the end of the log since it last went back.
+    /// Returns whether the node has read to the end of the log since it last went back.
     pub fn serves(&self) -> bool {
         self.serves
     }
 
-    /// True if there may be lost entries that this node has to put back.
+    /// Returns whether there may be lost entries that this node has to put back.
     pub fn owes(&self) -> bool {
         self.owes
     }
 
-    /// True if all that it can do is done, and others may put back what it lacks.
+    /// Returns whether this node has done all it can and others may put back entries that it lacks.
     pub fn waits(&self) -> bool {
         self.waits
     }
 
-    /// The last resort: nobody who can be reached has put back what is missing. At the end of the log
-    /// the node joins its lost state, or gives up what hangs on entries that are missing.
+    /// Ends the wait: no reachable node has put back the missing entries. At the end of the log the
+    /// node joins its lost state, or gives up entries that depend on missing ones.
     pub fn wait_no_longer(&mut self) {
         self.resorts = self.waits;
     }
@@ -230,7 +235,8 @@ impl<M: Machine, R: Ring> Replica<M, R> {
 
     // --- Clients ---
 
-    /// Takes a write, to be appended with the next entry. The answer is for a ticket of the caller's.
+    /// Takes a write, which is appended with the next entry. `ticket` is the caller's name for the
+    /// answer.
     pub fn submit(&mut self, ticket: u64, command: Command) {
         if let Some((client, number)) = command.client.as_ref().filter(|_| self.setup.rules.clients)
         {
@@ -243,18 +249,18 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         self.gathered.push((ticket, command));
     }
 
-    /// The deadline of a write: some time after a log time was read, whichever time that was.
+    /// Returns the deadline of a write, given the time since the log time was last read.
     pub fn deadline(&self, since_last_read: u64, timeout: u64) -> u64 {
         self.state.now + since_last_read + timeout.min(self.setup.limits.timeout)
     }
 
-    /// The answers that are there, and for whom.
+    /// Takes the answers that are ready, with their tickets.
     pub fn answers(&mut self) -> Vec<(u64, Answer)> {
         std::mem::take(&mut self.answers)
     }
 
-    /// The next entry, with all that was gathered; with nothing, it tells the time and makes sure that
-    /// what was appended before has been read.
+    /// Returns the next entry, with all gathered writes. Without writes, it carries the time and
+    /// makes sure that earlier entries have been read.
     pub fn append(&mut self) -> Vec<u8> {
         let limits = &self.setup.limits;
         if self.number > 0 && self.state.busy > self.used + (limits.timeout + limits.span) / 2 {
@@ -279,9 +285,9 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         bytes
     }
 
-    /// The entries of this node that it has not seen counted: to be appended again, in this order,
-    /// after a failure, after a while, or when [`Replica::read`] says so. Those behind a gap that is
-    /// still to be filled are not among them.
+    /// Returns this node's entries that it has not seen counted. They must be appended again in
+    /// this order after a failure, after a while, or when [`Replica::read`] says so. Entries after
+    /// a gap that is still to be filled are left out.
     pub fn again(&self) -> Vec<Vec<u8>> {
         let mut entries = Vec::new();
         let mut before: Option<(&[u8], u64)> = None;
@@ -300,17 +306,18 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         entries
     }
 
-    /// The number of entries of this node that it has not seen counted.
+    /// Number of entries of this node that it has not seen counted.
     pub fn pending(&self) -> usize {
         self.pending.len()
     }
 
-    /// A state of other rows, as those of another data centre or a database, for all to join.
+    /// Returns an entry with other rows, such as those of another data centre or a database, for
+    /// all to join.
     pub fn states(&self, source: Option<Source>, bytes: Vec<u8>) -> Vec<u8> {
         self.entry(self.name.clone(), 0, Body::State { source, bytes })
     }
 
-    /// Takes a name that nobody had before.
+    /// Takes a name that no node has used.
     fn rename(&mut self) {
         self.names += 1;
         self.number = 0;
@@ -331,8 +338,9 @@ impl<M: Machine, R: Ring> Replica<M, R> {
 
     // --- The log ---
 
-    /// Says what the log has at the id of the last entry, which was looked up *after* the entries for
-    /// [`Replica::read`] were fetched. False if the node must go back and those are worth nothing.
+    /// Takes the entry that the log has at the last entry's id, which must be looked up *after* the
+    /// entries for [`Replica::read`] were fetched. Returns false if the node must go back; the
+    /// fetched entries are then useless.
     pub fn last_is(&mut self, found: Option<&[u8]>) -> bool {
         if !self.setup.rules.goes_back || self.place.is_in_log(found) {
             return true;
@@ -341,7 +349,8 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         false
     }
 
-    /// Says which id an entry of this node was given: no entry may come before one that was read.
+    /// Takes the id that an entry of this node was given: no entry may come before one that was
+    /// read.
     pub fn appended(&mut self, id: Id) {
         if self.place.id.is_some_and(|last| id <= last) && self.setup.rules.goes_back {
             self.lose(u64::MAX);
@@ -353,8 +362,9 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         self.serves = false;
     }
 
-    /// Applies the next entry of the log. True if entries of this node are to be appended again
-    /// ([`Replica::again`]): one was in vain, because one before it was missing, or a gap was filled.
+    /// Applies the next entry of the log. Returns true if entries of this node must be appended
+    /// again ([`Replica::again`]): an entry did not count because the one before it was missing, or
+    /// a gap was filled.
     pub fn read(&mut self, id: Id, time: u64, bytes: &[u8]) -> bool {
         if !matches!(self.phase, Phase::Reads) {
             return false;
@@ -443,7 +453,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         }
     }
 
-    /// Looks into it if a writer has another checksum for a place that this node knows.
+    /// Starts a comparison if a writer has a different checksum for a place that this node knows.
     fn doubt(&mut self, claim: Mark) {
         if !self.setup.rules.checksums || !self.setup.rules.goes_back {
             return;
@@ -462,13 +472,13 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         self.known.get(usize::try_from(index).ok()?).copied()
     }
 
-    /// Takes the next entry of a comparison; none if the log has no more. The node finds out whether it
-    /// or the writer of an entry has the log's history up to a place.
+    /// Takes the next entry of a comparison, or `None` if the log has no more. The comparison
+    /// decides whether this node or the writer of an entry has the log's history up to a place.
     pub fn compare(&mut self, next: Option<(Id, &[u8])>) {
         let Phase::Compares { place, claim } = &mut self.phase else { return };
         let claim = *claim;
         if let Some((id, bytes)) = next.filter(|_| place.id == self.base.id) {
-            // The log may have been trimmed since: then the first that it has is known, or nothing is.
+            // If the log has been trimmed since, its first entry is known, or no entry is.
             let at = self.known.partition_point(|known| known.id < Some(id));
             if at > 0 && self.known.get(at).is_some_and(|known| known.is(id, bytes)) {
                 *place = self.known[at - 1];
@@ -494,14 +504,15 @@ impl<M: Machine, R: Ring> Replica<M, R> {
 
     // --- Checkpoints ---
 
-    /// The bytes of a checkpoint of now; none where there is nothing to keep, where the history is in
-    /// doubt, or while the newest one on disk has something that the log has lost. When they are kept,
-    /// call [`Replica::saved`]; only then drop checkpoints that are not in the log.
+    /// Returns the bytes of a checkpoint of the current state. `None`: there is nothing to keep,
+    /// the history is in doubt, or the newest checkpoint on disk has entries that the log has lost.
+    /// Call [`Replica::saved`] once the bytes are stored; only then drop checkpoints that are not
+    /// in the log.
     pub fn checkpoint(&self) -> Option<Vec<u8>> {
         self.may_save().then(|| Checkpoint::bytes(self.place, &self.state))
     }
 
-    /// A checkpoint at a position has been kept: the ring may drop what is before it.
+    /// Notes that a checkpoint at a position was stored: the ring may drop earlier entries.
     pub fn saved(&mut self, position: u64) {
         if !self.owes && self.mine.is_none() {
             let since = self.state.busy.saturating_sub(self.setup.limits.span);

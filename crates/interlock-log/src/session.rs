@@ -1,41 +1,43 @@
-//! The state remembers nodes and clients, so that each write counts once (rule 2).
+//! Records of nodes and clients in the state, so that each write counts once (rule 2).
 //!
-//! A *name* is one start of a node; the state keeps the number of its last entry. A client has the
-//! highest number that was done, a bit for each of the 1,024 numbers below, ranges of lower numbers that
-//! were not done, and the stamps and replies of recent numbers. Both are dropped when the log has been busy for long enough since their last use.
-//! All of it is part of the state: every node decides the same.
+//! A *name* is one start of a node; the state keeps the number of its last entry. For a client it
+//! keeps the highest number that was done, a bit for each of the 1,024 numbers below, ranges of
+//! lower numbers that were not done, and the stamps and replies of recent numbers. A record is
+//! dropped after enough busy time since its last use. Everything is part of the state: every node
+//! decides the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::codec::{put_bytes, put_number, Damaged, Reader};
 use crate::entry::{MOST_BYTES, MOST_NAME};
 
-/// The numbers below a client's highest of which the state knows whether they were done.
+/// Size of the window below a client's highest number; each number in it has a bit.
 pub const WINDOW: u64 = 1024;
-/// The ranges of numbers below that which the state knows were not done. A client that goes on while lost
-/// writes of its own are away leaves one; one that does not count by one leaves many, of which the lowest
-/// are forgotten.
+/// Largest number of ranges of lower numbers that were not done. A client that continues while some
+/// of its writes are lost leaves one range; a client that skips numbers leaves many, of which the
+/// lowest are forgotten.
 pub const MOST_MISSING: usize = 64;
-/// The numbers of a client whose stamps and replies the state keeps.
+/// Number of writes of a client whose stamps and replies are kept.
 pub const RECENT: usize = 64;
-/// The longest reply that is kept for a client that asks again, in bytes.
+/// Longest reply that is kept for a client that asks again, in bytes.
 pub const MOST_REPLY: usize = 4096;
-/// The writes without a client that a name's record knows were counted and not done.
+/// Largest number of writes without a client that a name's record keeps as counted but not done.
 pub const MOST_DENIED: usize = 1024;
 
-/// The record of a name.
+/// Record of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Named {
-    /// The number of its last entry.
+    /// Number of its last entry.
     pub last: u64,
-    /// The busy time of that.
+    /// Busy time of its last entry.
     pub used: u64,
-    /// The latest deadline of its writes.
+    /// Latest deadline of its writes.
     latest: u64,
-    /// Writes without a client that were counted and not done: the numbers of their entries, and
-    /// their places in these. Another history may have done them.
+    /// Writes without a client that were counted but not done: the number of the entry and the
+    /// index in it. Another history may have done them.
     denied: Vec<(u64, u64)>,
-    /// Ranges of numbers below the last that were not counted: nobody had them when later ones were put back.
+    /// Ranges of numbers below the last that were not counted: no node had them when later ones
+    /// were put back.
     missing: Vec<(u64, u64)>,
 }
 
@@ -52,7 +54,7 @@ impl Named {
         self.last = number;
     }
 
-    /// The ranges of numbers up to one that were not counted.
+    /// Returns the ranges of numbers up to `up_to` that were not counted.
     fn uncounted(&self, up_to: u64) -> Vec<(u64, u64)> {
         let beyond = (self.last < up_to).then_some((self.last + 1, up_to));
         self.missing.iter().copied().chain(beyond).collect()
@@ -85,38 +87,38 @@ impl Named {
     }
 }
 
-/// A write that was done lately.
+/// A recent write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recent {
     pub number: u64,
     pub stamp: u64,
-    /// It changed nothing, and is not put back after a loss.
+    /// It changed nothing and is not put back after a loss.
     pub refused: bool,
-    /// None if it was too long to keep.
+    /// `None` if it was too long to keep.
     pub reply: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {
     highest: u64,
-    /// Bit `i` stands for the number `highest - 1 - i`.
+    /// Bit `i` is for the number `highest - 1 - i`.
     window: [u64; 16],
-    /// Ranges of numbers below the window that were not done, in their order.
+    /// Ranges of numbers below the window that were not done, sorted.
     missing: Vec<(u64, u64)>,
     recent: Vec<Recent>,
     used: u64,
-    /// The latest deadline of its writes.
+    /// Latest deadline of its writes.
     latest: u64,
 }
 
-/// The standing of a number, by its client's record.
+/// Standing of a number according to its client's record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Higher than all that were done.
+    /// Higher than all numbers that were done.
     New,
-    /// Done, or so far below the highest that nobody knows.
+    /// Done, or too far below the highest to know.
     Done,
-    /// Not done, and a higher one was.
+    /// Not done, but a higher one was.
     Late,
 }
 
@@ -156,7 +158,7 @@ impl Client {
         drop_lowest(&mut self.missing);
     }
 
-    /// Keeps what leaves the window when a number becomes the highest.
+    /// Records the numbers not done that leave the window when `number` becomes the highest.
     fn leave_window(&mut self, number: u64) {
         let lowest = |highest: u64| highest.saturating_sub(WINDOW).max(1);
         for at in lowest(self.highest)..lowest(number) {
@@ -174,12 +176,12 @@ impl Client {
         self.highest
     }
 
-    /// The record of a number that was done, if it is recent.
+    /// Returns the record of a number that was done, if it is recent.
     pub fn recent(&self, number: u64) -> Option<&Recent> {
         self.recent.iter().rev().find(|recent| recent.number == number)
     }
 
-    /// The number whose write had a stamp, as far as it is recent; a refused one set nothing.
+    /// Returns the recent number whose write had a stamp; refused writes set nothing.
     pub fn with_stamp(&self, stamp: u64) -> Option<u64> {
         let sets = |recent: &&Recent| recent.stamp == stamp && !recent.refused;
         self.recent.iter().rev().find(sets).map(|recent| recent.number)
@@ -258,7 +260,7 @@ impl Client {
     }
 }
 
-/// The place of the range that has a number.
+/// Returns the index of the range that contains a number.
 fn range_at(ranges: &[(u64, u64)], number: u64) -> Option<usize> {
     let at = ranges.partition_point(|range| range.1 < number);
     ranges.get(at).is_some_and(|range| range.0 <= number).then_some(at)
@@ -281,7 +283,7 @@ fn drop_lowest(ranges: &mut Vec<(u64, u64)>) {
     }
 }
 
-/// The numbers that are in ranges of both.
+/// Returns the ranges of numbers that are in both lists.
 fn in_both(ours: &[(u64, u64)], theirs: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let both = ours.iter().flat_map(|a| theirs.iter().map(move |b| (a.0.max(b.0), a.1.min(b.1))));
     let mut both: Vec<_> = both.filter(|(from, to)| from <= to).collect();
@@ -289,18 +291,18 @@ fn in_both(ours: &[(u64, u64)], theirs: &[(u64, u64)]) -> Vec<(u64, u64)> {
     both
 }
 
-/// The records of nodes and clients.
+/// Records of nodes and clients.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sessions {
     pub names: BTreeMap<Vec<u8>, Named>,
     pub clients: BTreeMap<Vec<u8>, Client>,
-    /// The latest deadline of all writes whose records were dropped. Whether a write with a deadline
-    /// up to this was done, nobody knows any more.
+    /// Latest deadline of all writes whose records were dropped. For a write with a deadline up to
+    /// this, it is unknown whether it was done.
     pub forgotten: u64,
 }
 
 impl Sessions {
-    /// The number of a name's last entry; 0 of one that has none, or none any more.
+    /// Returns the number of a name's last entry; 0 if it has no record.
     pub fn last(&self, name: &[u8]) -> u64 {
         self.names.get(name).map_or(0, |named| named.last)
     }
@@ -316,13 +318,13 @@ impl Sessions {
         named.latest = named.latest.max(deadline);
     }
 
-    /// True if a number of a name was not counted, and a later one was.
+    /// Returns whether a number of a name was not counted although a later one was.
     pub fn is_missing(&self, name: &[u8], number: u64) -> bool {
         let named = self.names.get(name);
         named.is_some_and(|named| range_at(&named.missing, number).is_some())
     }
 
-    /// The ranges of a name's numbers up to one that were not counted.
+    /// Returns the ranges of a name's numbers up to `up_to` that were not counted.
     pub fn uncounted(&self, name: &[u8], up_to: u64) -> Vec<(u64, u64)> {
         self.names.get(name).unwrap_or(&Named::default()).uncounted(up_to)
     }
@@ -334,13 +336,13 @@ impl Sessions {
         }
     }
 
-    /// True if a write without a client was counted and not done.
+    /// Returns whether a write without a client was counted but not done.
     pub fn was_denied(&self, name: &[u8], number: u64, index: u64) -> bool {
         let named = self.names.get(name);
         named.is_some_and(|named| named.denied.binary_search(&(number, index)).is_ok())
     }
 
-    /// Notes that it was done after all.
+    /// Notes that such a write was done after all.
     pub fn undeny(&mut self, name: &[u8], number: u64, index: u64) {
         if let Some(named) = self.names.get_mut(name) {
             named.denied.retain(|one| *one != (number, index));
@@ -351,7 +353,7 @@ impl Sessions {
         self.clients.get(client).map_or(Standing::New, |record| record.standing(number))
     }
 
-    /// True if a client's write was done and not refused.
+    /// Returns whether a client's write was done and not refused.
     pub fn has_done(&self, client: &[u8], number: u64) -> bool {
         self.clients.get(client).is_some_and(|record| {
             record.standing(number) == Standing::Done
@@ -365,7 +367,7 @@ impl Sessions {
         self.clients.entry(client.to_vec()).or_insert_with(new).mark(recent, busy, deadline);
     }
 
-    /// Drops what was not used since a busy time.
+    /// Drops records that were not used since a busy time.
     pub fn drop_unused(&mut self, since: u64) {
         let forgotten = &mut self.forgotten;
         let mut stays = |used: u64, latest: u64| {
@@ -378,7 +380,7 @@ impl Sessions {
         self.clients.retain(|_, client| stays(client.used, client.latest));
     }
 
-    /// Takes in what another history knows.
+    /// Joins the records of another history.
     pub fn join(&mut self, other: Self) {
         for (name, theirs) in other.names {
             self.names.entry(name).or_default().join(theirs);
@@ -394,8 +396,8 @@ impl Sessions {
         }
     }
 
-    /// The writes that others have done and these have not, though their entries may be counted: of
-    /// clients, and, with their place in an entry, of names.
+    /// Returns the writes that others have done and these have not, although their entries may be
+    /// counted: those of clients by number, those of names by number and index in the entry.
     pub fn undone(&self, others: &Self) -> BTreeSet<(Vec<u8>, u64, Option<u64>)> {
         let mut undone = BTreeSet::new();
         for (name, theirs) in &others.clients {
@@ -429,7 +431,7 @@ impl Sessions {
         undone
     }
 
-    /// True if all that these say was done, others say too.
+    /// Returns whether others have everything that was done according to these records.
     pub fn is_within(&self, others: &Self) -> bool {
         let is_done = |(name, client): (&Vec<u8>, &Client)| {
             let from = client.highest.saturating_sub(WINDOW).max(1);
@@ -452,7 +454,7 @@ impl Sessions {
             && self.clients.iter().all(is_done)
     }
 
-    /// Says when records were used in the busy time of another history.
+    /// Converts the times at which records were used from the busy time of another history.
     pub fn rebase(&mut self, theirs: u64, ours: u64) {
         let names = self.names.values_mut().map(|named| &mut named.used);
         let clients = self.clients.values_mut().map(|client| &mut client.used);
@@ -461,14 +463,14 @@ impl Sessions {
         }
     }
 
-    /// A stamp just below those of a client's later writes, as far as they are recent.
+    /// Returns a stamp just below those of a client's later writes, if they are recent.
     pub fn stamp_below_later(&self, client: &[u8], number: u64) -> Option<u64> {
         let client = self.clients.get(client)?;
         let later = client.recent.iter().filter(|it| it.number > number && !it.refused);
         later.map(|it| it.stamp.saturating_sub((it.number - number).min(8))).min()
     }
 
-    /// Notes that the value of a client's write has another stamp from now on.
+    /// Notes that the value of a client's write has a new stamp.
     pub fn lift(&mut self, client: &[u8], number: u64, stamp: u64) {
         let Some(client) = self.clients.get_mut(client) else { return };
         let (refused, reply) =
@@ -476,8 +478,8 @@ impl Sessions {
         client.add(Recent { number, stamp, refused, reply });
     }
 
-    /// The client and the number of each recent write, in the order of stamps. Two histories may have given one
-    /// stamp to different writes.
+    /// Returns stamp, client and number of each recent write, sorted by stamp. Two histories may
+    /// have given one stamp to different writes.
     pub fn authors(&self) -> Vec<(u64, &[u8], u64)> {
         let mut authors = Vec::new();
         for (name, client) in &self.clients {
@@ -572,7 +574,7 @@ fn put_ranges(out: &mut Vec<u8>, ranges: &[(u64, u64)]) {
     }
 }
 
-/// Ranges of numbers below a number.
+/// Reads ranges of numbers below a number.
 fn ranges(reader: &mut Reader<'_>, below: u64) -> Result<Vec<(u64, u64)>, Damaged> {
     let count = reader.count(2)?;
     let ranges = (0..count).map(|_| Ok((reader.number()?, reader.number()?)));

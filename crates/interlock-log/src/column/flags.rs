@@ -1,13 +1,13 @@
-//! Bits, each set or cleared; of what happens at once to one of them, set is left.
+//! Flags: bits that are set or cleared; of concurrent changes to a bit, setting wins.
 //!
-//! The cell lists `writer, code, bits`: when that writer last set these bits, twice the reading of its
-//! clock, and one more where they were cleared since by whoever had seen them set. A bit is on while
-//! one writer has it set.
+//! The cell lists `writer, code, bits`. The code is twice the clock reading at which that writer
+//! last set these bits, plus one if a writer that had seen them set has cleared them since. A bit
+//! is on if at least one writer has it set.
 
 use crate::pack::{self, Items};
 use crate::stamp::{self, Stamp, READINGS};
 
-/// A writer's last act on some bits.
+/// A writer's last change of some bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry<'a> {
     name: &'a [u8],
@@ -32,15 +32,16 @@ pub fn bits_on(cell: &[u8]) -> u64 {
     entries(cell).filter(|entry| entry.code & 1 == 0).fold(0, |bits, entry| bits | entry.bits)
 }
 
-/// Notes that bits but `kept` are cleared, and `asserted` set. Leaves the cell empty if nothing is.
+/// Writes a change that clears all bits except `kept` and sets `asserted`. Leaves the cell empty if
+/// nothing changes.
 pub fn change(cell: &mut Vec<u8>, before: &[u8], kept: u64, asserted: u64, stamp: &Stamp) {
     let mut found = Vec::new();
     if asserted != 0 {
         let name = stamp.writer.as_bytes();
         found.push(Entry { name, code: stamp.reading << 1, bits: asserted });
     }
-    // What this writer had set and now clears, and what it sets, are of different bits. A change that is put
-    // back late clears nothing that was set after its date.
+    // The bits that this writer sets differ from those it had set and now clears. A late put-back
+    // clears nothing that was set after its stamp.
     found.extend(
         entries(before)
             .filter(|entry| entry.code & 1 == 0 && entry.bits & !kept != 0)
@@ -52,7 +53,8 @@ pub fn change(cell: &mut Vec<u8>, before: &[u8], kept: u64, asserted: u64, stamp
     }
 }
 
-/// Of each writer and bit the later. `None`: what ours is.
+/// Joins two cells: for each writer and bit the later entry wins. `None`: the result is the same as
+/// ours.
 pub fn join(ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
     let mut joined = Vec::with_capacity(ours.len() + theirs.len());
     put(&mut joined, entries(ours).chain(entries(theirs)).collect());
@@ -60,7 +62,8 @@ pub fn join(ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn put(cell: &mut Vec<u8>, mut found: Vec<Entry>) {
-    // By name; of a name the latest first, which takes its bits from those before it.
+    // Sorted by name. For each name the latest entry is first and takes its bits from earlier
+    // entries.
     found.sort_unstable_by(|one, other| {
         one.name.cmp(other.name).then_with(|| (other.code, other.bits).cmp(&(one.code, one.bits)))
     });
@@ -86,7 +89,7 @@ fn put(cell: &mut Vec<u8>, mut found: Vec<Entry>) {
     }
 }
 
-/// Returns whether it lists bits up to `most` in their only form.
+/// Returns whether the cell lists bits up to `most` in canonical form.
 pub fn check(cell: &[u8], most: u64) -> bool {
     let Some(count) = Items::of(cell).map(|items| items.left()) else { return false };
     let found: Vec<_> = entries(cell).collect();

@@ -1,7 +1,8 @@
 //! Sums of floats, whose differences are not exact.
 //!
-//! The register holds the value, and behind it of each writer what it had added by then: so a column is
-//! what it was set to, however large the totals are. Older lineages are not put together.
+//! The register holds the value, followed by the total of each writer at that time: so the column
+//! shows exactly the value it was set to, however large the totals are. Older lineages are not
+//! combined.
 
 use super::totals::{self, Total};
 use crate::pack::{self, Items};
@@ -14,13 +15,13 @@ pub fn value(base: &[u8], totals: &[u8]) -> f64 {
     for total in totals::all(totals) {
         let of = pack::float(total.total).unwrap_or(0.0);
         let added = of - observed(base, total.name);
-        // inf less inf is no number, and nothing was added.
+        // inf - inf is NaN, although nothing was added.
         found += if added.is_nan() && !of.is_nan() { 0.0 } else { added };
     }
     found
 }
 
-/// A writer's total when the column was set.
+/// Returns a writer's total when the column was set.
 fn observed(base: &[u8], writer: &[u8]) -> f64 {
     let Some(mut items) = Items::of(base) else { return 0.0 };
     items.next();
@@ -32,7 +33,7 @@ fn observed(base: &[u8], writer: &[u8]) -> f64 {
     0.0
 }
 
-/// Notes that the column was set, and what was added by then.
+/// Writes the register of a column that was set, with the totals at that time.
 pub fn put(cell: &mut Vec<u8>, totals: &[u8], value: f64) {
     pack::put_list(cell, 1 + 2 * totals::all(totals).count());
     pack::put_float(cell, value);
@@ -42,8 +43,8 @@ pub fn put(cell: &mut Vec<u8>, totals: &[u8], value: f64) {
     }
 }
 
-/// Notes what this writer has added in all. Returns false where that is no number, to which nothing could
-/// be added any more.
+/// Writes this writer's total after an addition. Returns false if the total is not finite: nothing
+/// could be added to it any more.
 pub fn add(cell: &mut Vec<u8>, before: &[u8], by: f64, stamp: &Stamp) -> bool {
     let writer = totals::writer(stamp.writer);
     let own = totals::of(before, writer.as_bytes()).and_then(pack::float).unwrap_or(0.0);
@@ -58,7 +59,7 @@ pub fn add(cell: &mut Vec<u8>, before: &[u8], by: f64, stamp: &Stamp) -> bool {
     true
 }
 
-/// The nearest float of 32 bits; beyond them the greatest or least.
+/// Returns the nearest 32-bit float; values out of range become the greatest or least.
 pub fn narrow(number: f64) -> f64 {
     let narrow = f64::from(number as f32);
     if narrow.is_infinite() && number.is_finite() {
@@ -68,13 +69,13 @@ pub fn narrow(number: f64) -> f64 {
     }
 }
 
-/// Returns whether it is a float in its only form.
+/// Returns whether the item is a float in canonical form.
 pub fn is_float(item: &[u8]) -> bool {
     let Some(number) = pack::float(item) else { return false };
     item.len() == 9 && (!number.is_nan() || item[1..] == pack::NAN.to_be_bytes())
 }
 
-/// Returns whether a register's value is one that `put` writes.
+/// Returns whether the item is a register's value as `put` writes it.
 pub fn check_base(item: &[u8], is_value: impl Fn(&[u8]) -> bool) -> bool {
     let Some(items) = Items::of(item) else { return false };
     let mut rest = items.clone();

@@ -1,16 +1,16 @@
-//! Columns as states keep them: for each merge kind how it is set, raised, joined and shown.
+//! Columns of states: how each merge kind is set, raised, joined and shown.
 //!
-//! A state is a list, of which each column has some cells: a *register* has a value and the stamp at
-//! which it was set, of two the later is left. Cells that nobody has set are nil. What a stamp is
-//! there, a small number may stand for: [`BORN`] for the stamp of the row's creation, [`LIFE`] for
-//! that of its time to live; so a row that was set as a whole has no stamp beside those.
+//! A state is a list in which each column has some cells. A *register* has a value and the stamp at
+//! which it was set; the later of two wins. Cells that were never set are nil. A small number can
+//! replace a stamp: [`BORN`] the stamp of the row's creation, [`LIFE`] that of its time to live. So
+//! a row that was set as a whole has only these two stamps.
 //!
 //! | kind | cells |
 //! |---|---|
-//! | last | value, stamp: what the column was last set to |
-//! | sum | value, stamp, totals: what it was set to, and what each writer has added since ever |
-//! | max | the greatest value; of floats, no number is less than all numbers, and -0.0 than 0.0 |
-//! | flags | each writer's bits: of what happens at once to a bit, set is left |
+//! | last | value, stamp: the value that was last set |
+//! | sum | value, stamp, totals: the value that was set, and the total that each writer has ever added |
+//! | max | the greatest value; for floats, NaN is less than all numbers, and -0.0 less than 0.0 |
+//! | flags | each writer's bits: of concurrent changes to a bit, setting wins |
 
 mod flags;
 mod float_sum;
@@ -29,28 +29,28 @@ use crate::stamp::{self, Stamp};
 /// One item of a state, as msgpack.
 pub type Cell<'a> = Cow<'a, [u8]>;
 
-/// The most cells that a column has.
+/// Largest number of cells of a column.
 pub const WIDEST: usize = 3;
-/// Stands for the stamp of the row's creation.
+/// Replaces the stamp of the row's creation.
 pub const BORN: &[u8] = &[1];
-/// Stands for the stamp of the row's time to live.
+/// Replaces the stamp of the row's time to live.
 pub const LIFE: &[u8] = &[2];
 
-/// The kind of a merge: of two changes of a column that did not know of each other.
+/// Merge kind: the result of two concurrent changes of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
-    /// The later one is left. For every type.
+    /// The later one wins. For every type.
     Last,
     /// Both are added. For numbers.
     Sum,
-    /// The greater one is left. For numbers and bools.
+    /// The greater one wins. For numbers and bools.
     Max,
-    /// Bit by bit; set is left. For unsigned integers.
+    /// For each bit, setting wins. For unsigned integers.
     Flags,
 }
 
 impl Merge {
-    /// The kind of this name: `last`, `sum`, `max` or `flags`.
+    /// Returns the kind with this name: `last`, `sum`, `max` or `flags`.
     pub fn of(name: &str) -> Option<Merge> {
         [Merge::Last, Merge::Sum, Merge::Max, Merge::Flags].into_iter().find(|m| m.name() == name)
     }
@@ -64,7 +64,7 @@ impl Merge {
         }
     }
 
-    /// Returns whether a column of this type can be merged so.
+    /// Returns whether a column of this type can have this merge kind.
     pub fn fits(self, kind: Kind) -> bool {
         let is_unsigned = matches!(kind, Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64);
         match self {
@@ -85,23 +85,23 @@ enum How {
     Flags,
 }
 
-/// The part of a writer in a sum that is raised.
+/// A writer's part in a sum that is raised.
 pub struct Own<'a> {
-    /// The value that is shown then.
+    /// The value shown afterwards.
     pub shown: Value<'static>,
-    /// His total then.
+    /// The writer's total afterwards.
     pub raised: i128,
-    /// The items of his total and of its reading, as they are, and that reading.
+    /// The encoded total of the writer and its reading as they are now, and the decoded reading.
     pub total: &'a [u8],
     pub at: &'a [u8],
     pub reading: u64,
 }
 
-/// A column, and where its cells are.
+/// A column and the position of its cells.
 #[derive(Clone, Debug)]
 pub struct Column {
     pub kind: Kind,
-    /// The first of its cells.
+    /// Index of its first cell.
     pub at: usize,
     how: How,
     range: (i128, i128),
@@ -120,7 +120,8 @@ impl Column {
         Column { kind: declared.kind, at, how, range: declared.range().unwrap_or((0, 0)) }
     }
 
-    /// Returns whether cells of one can be the other's, as far as it holds their values.
+    /// Returns whether cells of the other column can be used for this one, provided that the values
+    /// fit.
     pub fn is_alike(&self, other: &Column) -> bool {
         let form = |kind| match kind {
             Kind::F32 | Kind::F64 => 'f',
@@ -132,7 +133,7 @@ impl Column {
         self.how == other.how && form(self.kind) == form(other.kind)
     }
 
-    /// The number of its cells.
+    /// Number of its cells.
     pub fn width(&self) -> usize {
         match self.how {
             How::Last => 2,
@@ -141,13 +142,13 @@ impl Column {
         }
     }
 
-    /// Returns whether it begins with a value and a stamp, of two of which the later is left.
+    /// Returns whether it begins with a value and a stamp, of which the later wins.
     #[inline]
     pub fn is_register(&self) -> bool {
         !matches!(self.how, How::Max | How::Flags)
     }
 
-    /// The cell that `join` is for; `None` where the register is all.
+    /// Index of the cell that `join` handles; `None` if the column is only a register.
     #[inline]
     pub fn joined_at(&self) -> Option<usize> {
         match self.how {
@@ -157,7 +158,7 @@ impl Column {
         }
     }
 
-    /// The value that it shows where nobody has set it.
+    /// The value shown if the column was never set.
     pub fn zero(&self) -> Value<'static> {
         match self.kind {
             Kind::F32 | Kind::F64 => Value::Float(0.0),
@@ -169,7 +170,7 @@ impl Column {
         }
     }
 
-    /// The value as the table has it.
+    /// Returns the value as the table shows it.
     pub fn value<'a>(&self, cell: impl Fn(usize) -> &'a [u8]) -> Value<'a> {
         match self.how {
             How::Last | How::Max => self.decode(cell(self.at)).unwrap_or_else(|| self.zero()),
@@ -182,10 +183,10 @@ impl Column {
         }
     }
 
-    /// Notes in a change that the column was set.
+    /// Writes into a change that the column was set.
     ///
-    /// `delta` and `before` begin with the column's first cell; `before` is of the row in the same life, as
-    /// it is before; `mark` is the stamp as a state keeps it.
+    /// `delta` and `before` begin with the column's first cell; `before` has the cells of the same
+    /// life of the row; `mark` is the stamp as a state keeps it.
     pub fn put<'a, C: AsRef<[u8]>>(
         &self,
         delta: &mut [Cell<'a>],
@@ -214,9 +215,9 @@ impl Column {
         }
     }
 
-    /// Notes in a change that the column was raised from what is shown of it to `value`.
+    /// Writes into a change that the column was raised from the shown value to `value`.
     ///
-    /// Of a row that is not there zero is shown, whatever `before` has of it.
+    /// A row that does not exist shows zero, whatever `before` contains.
     pub fn raise<'a, C: AsRef<[u8]>>(
         &self,
         delta: &mut [Cell<'a>],
@@ -236,7 +237,7 @@ impl Column {
             How::FloatSum => {
                 let by = real(value) - real(shown);
                 if !float_sum::add(&mut cell, there(2), by, stamp) {
-                    // What is added later, and to what it is set, count as ever.
+                    // Later additions and later values count as usual.
                     return self.put(delta, before, value, mark, stamp);
                 }
             }
@@ -251,8 +252,8 @@ impl Column {
         delta[self.joined_at().unwrap_or(self.at) - self.at] = cell.into();
     }
 
-    /// Notes in a change that something was added, whatever the sum is then. Returns false if the column is no sum, or
-    /// the total would be no number.
+    /// Writes into a change that an amount was added, whatever the resulting sum is. Returns false
+    /// if the column is not a sum, or if the total would not be finite.
     pub fn add<'a, C: AsRef<[u8]>>(
         &self,
         delta: &mut [Cell<'a>],
@@ -271,8 +272,8 @@ impl Column {
         true
     }
 
-    /// The totals of a sum once it is raised to a value: what `raise` and `join` make of them, at once. `None`: it
-    /// takes both.
+    /// Returns the totals of a sum after it is raised to a value, as `raise` followed by `join`
+    /// would. `None`: both calls are needed.
     pub fn raised(&self, cells: &[&[u8]], to: &Value, stamp: &Stamp) -> Option<Vec<u8>> {
         if self.how != How::Sum {
             return None;
@@ -281,15 +282,15 @@ impl Column {
         sum::raise(base, before, stamp, |shown| whole(to) - whole(&self.integer(shown)))
     }
 
-    /// The totals of a cell at `joined_at`; none if it is no sum.
+    /// Returns the totals of the cell at `joined_at`; none if the column is not a sum.
     pub fn totals<'c>(&self, cell: &'c [u8]) -> impl Iterator<Item = Total<'c>> {
         let is_sum = matches!(self.how, How::Sum | How::FloatSum);
         totals::all(if is_sum { cell } else { pack::NIL })
     }
 
-    /// A sum of whole numbers, and what a writer has added to it, once it is raised to what `to` makes of the value
-    /// that is shown. `None`: it is no such sum, lineages are put together in it, it is beyond 64 bits, the writer
-    /// has not added to it before, or `to` refuses.
+    /// Returns a writer's part in a sum of integers after the shown value is raised to the result
+    /// of `to`. `None`: it is not such a sum, it has combined lineages or more than 64 bits, the
+    /// writer has not added to it before, or `to` refuses.
     pub fn own<'a>(
         &self,
         base: &[u8],
@@ -323,7 +324,8 @@ impl Column {
         Some(Own { shown, raised, total, at, reading: pack::unsigned(at)? })
     }
 
-    /// The cell of the sum without the totals of some writers. `None`: it is no sum, or has none of them.
+    /// Returns the cell of a sum without the totals of some writers. `None`: it is not a sum, or
+    /// has no such totals.
     pub fn without(&self, cell: &[u8], is_gone: impl Fn(&[u8], u64) -> bool) -> Option<Vec<u8>> {
         match self.how {
             How::Sum | How::FloatSum => totals::without(cell, is_gone),
@@ -331,7 +333,8 @@ impl Column {
         }
     }
 
-    /// Two of the cells at `joined_at` as one; neither is nil. `None`: it is the same as ours.
+    /// Joins two cells at `joined_at`, which must not be nil. `None`: the result is the same as
+    /// ours.
     pub fn join<'a>(&self, ours: &[u8], theirs: &Cell<'a>) -> Option<Cell<'a>> {
         if ours == &**theirs {
             return None;
@@ -346,7 +349,7 @@ impl Column {
 
     fn order(&self, one: &[u8], other: &[u8]) -> Ordering {
         match (pack::float(one), pack::float(other)) {
-            // No number comes before all.
+            // NaN is less than all numbers.
             (Some(one), Some(other)) => {
                 (!one.is_nan()).cmp(&!other.is_nan()).then_with(|| one.total_cmp(&other))
             }
@@ -355,9 +358,9 @@ impl Column {
         }
     }
 
-    /// Returns whether these cells could have been written here, in their only form.
+    /// Returns whether this version could have written these cells, in canonical form.
     ///
-    /// `lives`: the state has a time to live, for whose stamp a mark may stand.
+    /// `lives`: the state has a time to live, whose stamp [`LIFE`] may replace.
     pub fn check<C: AsRef<[u8]>>(&self, cells: &[C], lives: bool, born: bool) -> bool {
         let cell = |at: usize| cells[self.at + at].as_ref();
         if self.is_register() {
@@ -387,7 +390,7 @@ impl Column {
         }
     }
 
-    /// Returns whether it is a value that the column can hold, in its only form.
+    /// Returns whether the item is a value that the column can hold, in canonical form.
     fn is_value(&self, item: &[u8]) -> bool {
         let Some(value) = self.decode(item) else { return false };
         let fits = match (&value, self.kind) {
@@ -416,7 +419,7 @@ impl Column {
         })
     }
 
-    /// A number in the column's range; beyond it the end of the range.
+    /// Clamps a number to the column's range.
     fn integer(&self, number: i128) -> Value<'static> {
         let number = number.clamp(self.range.0, self.range.1);
         match self.kind {
@@ -426,12 +429,12 @@ impl Column {
     }
 }
 
-/// Returns whether it is a packed stamp, as an item.
+/// Returns whether the item is a packed stamp.
 pub fn is_stamp(item: &[u8]) -> bool {
     item.first() == Some(&0xC4) && pack::bytes(item).is_some_and(crate::stamp::is_packed)
 }
 
-/// Writes a value in its only form.
+/// Writes a value in canonical form.
 pub fn put_value(to: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Unsigned(number) => pack::put_integer(to, (*number).into()),

@@ -1,14 +1,14 @@
-//! Sums of whole numbers: a register with what the column was set to, and what was added since ever.
+//! Sums of integers: a register with the value that was set, and the totals ever added.
 //!
-//! The register holds the value less what was added by then, so nothing is subtracted twice. A writer
-//! is a lineage of a data centre's log: whoever has not seen the last of the one before must not count
-//! on in its place.
+//! The register holds the value minus the totals at that time, so nothing is subtracted twice. A
+//! writer is one lineage of a data centre's log: a node that has not seen the last addition of a
+//! lineage must not continue its total.
 
 use super::totals::{self, Total};
 use crate::pack;
 use crate::stamp::{self, Stamp};
 
-/// Writers that a sum may have before the older lineages are put together.
+/// Number of writers that a sum may have before older lineages are combined.
 pub const FEW: usize = 8;
 
 pub fn value(base: &[u8], totals: &[u8]) -> i128 {
@@ -21,12 +21,12 @@ fn added(totals: &[u8]) -> i128 {
         .fold(0, |sum: i128, added| sum.saturating_add(added))
 }
 
-/// Notes that the column was set: what is added elsewhere meanwhile comes on top.
+/// Writes the register of a column that was set: concurrent additions elsewhere are added to it.
 pub fn put(cell: &mut Vec<u8>, totals: &[u8], value: i128) {
     pack::put_number(cell, value.saturating_sub(added(totals)));
 }
 
-/// Notes what this writer has added in all.
+/// Writes this writer's total after an addition.
 pub fn add(cell: &mut Vec<u8>, before: &[u8], by: i128, stamp: &Stamp) {
     let writer = totals::writer(stamp.writer);
     let own = totals::of(before, writer.as_bytes()).and_then(pack::number).unwrap_or(0);
@@ -44,8 +44,8 @@ pub fn add(cell: &mut Vec<u8>, before: &[u8], by: i128, stamp: &Stamp) {
     }
 }
 
-/// As `add`, joined with what was there. `None`: this writer has not added to it before, or lineages are put
-/// together. `by`: what is added to the value that was there.
+/// Like `add`, joined with the totals before. `None`: this writer has not added to the sum before,
+/// or lineages are combined. `by` returns the amount to add to the shown value.
 pub fn raise(
     base: &[u8],
     before: &[u8],
@@ -78,7 +78,7 @@ pub fn raise(
     Some(cell)
 }
 
-/// The older lineages of a writer's data centre as one, but for the last of them.
+/// Combines the older lineages of a writer's data centre, except the newest of them.
 fn together(before: &[u8], writer: &str) -> Option<Vec<u8>> {
     let (dc, _) = stamp::parts(writer.as_bytes())?;
     let lineage = |total: &Total| match stamp::parts(total.name)? {
@@ -100,7 +100,7 @@ fn together(before: &[u8], writer: &str) -> Option<Vec<u8>> {
     Some(cell)
 }
 
-/// Returns whether it is a whole number in its only form.
+/// Returns whether the item is an integer in canonical form.
 pub fn is_number(item: &[u8]) -> bool {
     let Some(number) = pack::number(item) else { return false };
     let mut again = Vec::with_capacity(item.len());

@@ -1,7 +1,8 @@
-//! Totals of each writer since ever: a list of name, total, and the reading of its last addition.
+//! Totals that each writer has ever added: a list of name, total, and the reading of its last
+//! addition.
 //!
-//! The oldest lineages of a data centre may be put together under its bare name, with the last of
-//! them in place of a time.
+//! The oldest lineages of a data centre may be combined under its bare name, with the last of them
+//! in place of the reading.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -13,9 +14,9 @@ use crate::stamp::{self, READINGS};
 #[derive(Clone, Copy)]
 pub struct Total<'a> {
     pub name: &'a [u8],
-    /// The total, as an item.
+    /// The total, encoded.
     pub total: &'a [u8],
-    /// The reading of its last addition; of a bare data centre its last lineage in here.
+    /// Reading of its last addition; for a bare data centre, the last lineage combined in it.
     pub at: u64,
 }
 
@@ -27,7 +28,7 @@ impl Total<'_> {
     }
 }
 
-/// The totals of a cell; none of nil.
+/// Iterates over the totals of a cell; nil has none.
 #[inline]
 pub fn all(cell: &[u8]) -> impl Iterator<Item = Total<'_>> {
     let mut items = Items::of(cell);
@@ -38,17 +39,19 @@ pub fn all(cell: &[u8]) -> impl Iterator<Item = Total<'_>> {
     })
 }
 
-/// The total of a writer, as an item.
+/// Returns the encoded total of a writer.
 pub fn of<'a>(cell: &'a [u8], writer: &[u8]) -> Option<&'a [u8]> {
     all(cell).find(|total| total.name == writer).map(|total| total.total)
 }
 
-/// The reading of an addition: above the writer's last, also of one that is done late.
+/// Returns the reading of an addition, which is above the writer's last one even if the addition is
+/// late.
 pub fn after(cell: &[u8], writer: &[u8], reading: u64) -> u64 {
     all(cell).find(|total| total.name == writer).map_or(reading, |own| reading.max(own.at + 1))
 }
 
-/// The name that adds: the bare name of a data centre is for its old lineages, put together.
+/// Returns the name under which a writer adds: the bare name of a data centre is reserved for its
+/// combined old lineages.
 pub fn writer(name: &str) -> Cow<'_, str> {
     if name.as_bytes().contains(&stamp::LINEAGE) {
         name.into()
@@ -57,13 +60,13 @@ pub fn writer(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Of each writer its later total. `None`: the same as ours.
+/// Joins two cells: the later total of each writer wins. `None`: the result is the same as ours.
 pub fn join(ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
     let joined = together(ours, theirs);
     (joined != ours).then_some(joined)
 }
 
-/// The cell without the totals of some writers. `None`: it has none of them.
+/// Returns the cell without the totals of some writers. `None`: it has no such totals.
 pub fn without(cell: &[u8], is_gone: impl Fn(&[u8], u64) -> bool) -> Option<Vec<u8>> {
     let kept: Vec<_> = all(cell).filter(|total| !is_gone(total.name, total.at)).collect();
     if kept.len() == all(cell).count() {
@@ -80,11 +83,11 @@ pub fn without(cell: &[u8], is_gone: impl Fn(&[u8], u64) -> bool) -> Option<Vec<
 }
 
 fn together(ours: &[u8], theirs: &[u8]) -> Vec<u8> {
-    // Of a name the first is its later one.
+    // The later total of each name is first.
     let mut found: Vec<_> = all(ours).chain(all(theirs)).collect();
     found.sort_by(|one, other| one.name.cmp(other.name).then_with(|| later(other, one)));
     found.dedup_by(|next, kept| next.name == kept.name);
-    // A bare name stands before those with lineages, but not just before: `a`, `a-b`, `a.1`.
+    // A bare name sorts before those with lineages, but not always directly: `a`, `a-b`, `a.1`.
     let bare: Vec<_> =
         found.iter().filter(|t| !t.name.contains(&stamp::LINEAGE)).copied().collect();
     if !bare.is_empty() {
@@ -101,7 +104,7 @@ fn together(ours: &[u8], theirs: &[u8]) -> Vec<u8> {
     joined
 }
 
-/// Greater of the one that is later; of two at once that one is left whose total, written out, is.
+/// Orders two totals by time, and those of the same time by their totals as text or floats.
 fn later(one: &Total, other: &Total) -> Ordering {
     let written = |item: &[u8]| match pack::text(item) {
         Some(text) => format!("'{}'", String::from_utf8_lossy(text)),
@@ -113,7 +116,8 @@ fn later(one: &Total, other: &Total) -> Ordering {
     })
 }
 
-/// Returns whether it is nil, or totals in their only form. `bare`: old lineages may be together.
+/// Returns whether the cell is nil or has totals in canonical form. `bare`: it may have combined
+/// lineages.
 pub fn check(cell: &[u8], bare: bool, is_total: impl Fn(&[u8]) -> bool) -> bool {
     if cell == pack::NIL {
         return true;

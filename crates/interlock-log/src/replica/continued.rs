@@ -1,4 +1,5 @@
-//! A log may begin behind a node's newest checkpoint. Where the node's ring has what is between, it goes on by itself.
+//! Continuing when the log begins after a node's newest checkpoint: the node's ring may have the
+//! entries between.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use crate::entry::{digest, Entry};
 use crate::machine::{Limits, Machine, Rules};
 use crate::ring::{Raw, Ring};
 
-/// Entries that a node has read, of all its histories.
+/// Entries that a node has read, in all its histories.
 #[derive(Debug, Default)]
 pub struct Raws(BTreeMap<u64, Vec<Raw>>);
 
@@ -20,7 +21,8 @@ impl Raws {
         }
     }
 
-    /// The entries between a place and the log's first entry, that one included; `None`: not all of them are here.
+    /// Returns the entries after a place up to and including the log's first entry. `None`: some
+    /// are missing.
     fn between(&self, from: Place, id: Id, bytes: &[u8]) -> Option<Vec<&Raw>> {
         let all = self.0.values().flatten().filter(|raw| raw.place.is(id, bytes));
         all.filter_map(|last| self.back(from, last)).next()
@@ -40,7 +42,7 @@ impl Raws {
         }
     }
 
-    /// A checkpoint as it is after the log's first entry.
+    /// Returns a checkpoint with the entries up to the log's first one applied.
     fn applied<M: Machine>(
         &self,
         checkpoint: Checkpoint<M>,
@@ -60,8 +62,8 @@ impl Raws {
 }
 
 impl<M: Machine, R: Ring> Replica<M, R> {
-    /// Goes on from a checkpoint that the log does not reach back to, with the entries that this node has read
-    /// itself, up to the log's first entry. Returns whether it could.
+    /// Continues from a checkpoint that ends before the log begins, with the entries that this node
+    /// has read itself. Returns whether it could.
     pub fn continue_from(
         &mut self,
         checkpoint: Checkpoint<M>,

@@ -1,5 +1,5 @@
-//! After a loss: rows of elsewhere are brought back before all else, for what was done may hang on them. Where
-//! others may have sums of this data centre already, a lost history comes back as a whole.
+//! After a loss, rows from elsewhere are brought back first, because later writes may depend on
+//! them. If others may already have sums of this data centre, a lost history comes back as a whole.
 
 use std::collections::BTreeMap;
 
@@ -10,44 +10,44 @@ use crate::entry::{Body, Entry, Mark, Source};
 use crate::machine::{Centre, Machine};
 use crate::ring::{Kept, Ring};
 
-/// The name of what came from nobody who is known, as from a database.
+/// Name for rows without a known sender, such as those from a database.
 const NOBODY: &[u8] = b".";
 
-/// The progress of bringing back the rows of elsewhere of a lost history.
+/// Progress of bringing back rows from elsewhere of a lost history.
 #[derive(Debug, Default)]
 pub(super) struct Far {
-    /// The place in the list of who sent them, and the number of the last that was looked at.
+    /// Index of the sender, and number of the last row examined.
     at: usize,
     since: u64,
-    /// Some were missing: it is to be seen whether they have come.
+    /// Some rows were missing: check again whether they have arrived.
     found: bool,
     done: bool,
 }
 
-/// Returns whether a state in a ring is an entry with rows of elsewhere, and no history.
+/// Returns whether a state in a ring is an entry with rows from elsewhere rather than a history.
 pub(super) fn is_entry(bytes: &[u8]) -> bool {
     Entry::decode(bytes).is_ok()
 }
 
 impl<M: Machine, R: Ring> Replica<M, R> {
-    /// Returns whether an entry is to be put back by itself.
+    /// Returns whether an entry may be put back by itself.
     pub(super) fn takes_back(&self, kept: &Kept) -> bool {
         let machine = self.state.machine.as_ref();
         let is_judged = self.setup.rules.takes_back && !kept.did.done.is_empty();
         !is_judged || machine.is_none_or(|it| it.takes_back(kept.did.writer))
     }
 
-    /// The first entries that are to be appended after a loss; empty if all that they bring is there.
+    /// Returns the first entries to append after a loss; empty if all their rows have arrived.
     pub(super) fn bring_back(&mut self) -> Vec<Vec<u8>> {
         if !self.owes && self.mine.is_none() {
-            // The ring is long, and this is asked after each read.
+            // The ring is long, and this runs after each read.
             return Vec::new();
         }
         let far = if self.setup.rules.far { self.far_entry() } else { None };
         far.or_else(|| self.history()).into_iter().collect()
     }
 
-    /// Some rows of elsewhere that the lost history had, and that this one has not.
+    /// Returns some rows from elsewhere that the lost history had and this one lacks.
     fn far_entry(&mut self) -> Option<Vec<u8>> {
         let mine = self.mine.as_mut().filter(|mine| !mine.far.done)?;
         let (theirs, ours) = (mine.state.machine.as_ref()?, self.state.machine.as_ref()?);
@@ -82,7 +82,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         }
     }
 
-    /// The lost history as a whole, if it has done writes that must not come back by themselves.
+    /// Returns the lost history as a whole if it has writes that must not come back by themselves.
     fn history(&mut self) -> Option<Vec<u8>> {
         let is_missing = |state: &Whole<M>, kept: &Kept| {
             let mut clients = kept.did.done.iter().filter_map(|done| done.command.client.as_ref());
@@ -123,7 +123,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         (!bytes.is_empty()).then(|| self.states(None, bytes))
     }
 
-    /// Takes rows of elsewhere that only the ring has into the lost history.
+    /// Adds rows from elsewhere that only the ring has to the lost history.
     pub(super) fn recall(&mut self) {
         if !std::mem::take(&mut self.has_far) || !self.setup.rules.far {
             return;
@@ -135,7 +135,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         }
         let mut mine = self.mine.take().unwrap_or_else(|| self.nothing());
         if let Some(machine) = &mut mine.state.machine {
-            // What others say of sums that these entries tell is passed over.
+            // Sums of these entries, as reported by others, are ignored.
             self.ring.each(&mut |kept| {
                 if !kept.did.done.is_empty() {
                     machine.comes_back(kept.did.writer);
@@ -151,7 +151,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         self.mine = Some(mine);
     }
 
-    /// A history of this table in which nothing was done.
+    /// Returns a history of this table without any writes.
     fn nothing(&self) -> Lost<M> {
         let mut state = Whole::default();
         let genesis = Body::Genesis(self.setup.genesis.clone());

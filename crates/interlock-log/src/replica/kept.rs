@@ -1,4 +1,4 @@
-//! The checkpoints of a replica, as it tells others of them, and how far the log may be trimmed for them.
+//! The reports of a replica's checkpoints, and how far the log may be trimmed because of them.
 
 use super::{Phase, Replica};
 use crate::checkpoint::Place;
@@ -8,11 +8,12 @@ use crate::machine::Machine;
 use crate::ring::Ring;
 
 impl<M: Machine, R: Ring> Replica<M, R> {
-    /// The entries that tell of a node's checkpoints what the log does not know yet; nothing if it knows all.
+    /// Returns entries that report this node's checkpoints as far as the log does not know them;
+    /// empty if it knows all.
     ///
     /// # Arguments
     ///
-    /// `oldest` is the place of the oldest checkpoint that the node keeps of the history of now.
+    /// `oldest` is the place of the oldest checkpoint that the node keeps of the current history.
     pub fn reports(&self, oldest: Option<Place>) -> Vec<Vec<u8>> {
         if !self.serves || !matches!(self.phase, Phase::Reads) {
             return Vec::new();
@@ -29,7 +30,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         own.into_iter().chain(others).collect()
     }
 
-    /// The entry by which nobody waits for a node any more that does not come back.
+    /// Returns the entry that declares a node gone, so that no other node waits for it.
     pub fn forget(&self, node: &[u8]) -> Vec<u8> {
         self.keeps(node, b"", Report::Gone)
     }
@@ -39,14 +40,16 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         self.entry(self.name.clone(), 0, Body::Keeps { node, machine, report })
     }
 
-    /// Those that a history knew must be known to what comes behind it, or it would be trimmed too far.
+    /// Remembers the nodes of a history: the history that follows must know them, or its log would
+    /// be trimmed too far.
     pub(super) fn remember(&mut self, keepers: &Keepers) {
         for (node, keeper) in keepers.iter().filter(|(_, keeper)| !keeper.is_gone) {
             self.remembered.insert(node.to_vec(), keeper.machine.clone());
         }
     }
 
-    /// The places of checkpoints on which a trim rests, the one to trim before last; see [`Keepers::cut`].
+    /// Returns the places of the checkpoints that allow a trim, with the place to trim before at
+    /// the end; see [`Keepers::cut`].
     pub fn cut(&self, is_there: impl Fn(&Place) -> bool) -> Vec<Place> {
         if !self.serves || self.owes || !matches!(self.phase, Phase::Reads) {
             return Vec::new();

@@ -1,5 +1,5 @@
-//! The steps of a node whose history is no prefix of the log: it goes back, and then brings what was
-//! lost back into the log, from its ring or, as the last resort, as a state.
+//! Recovery of a node whose history is not a prefix of the log: it goes back, then brings lost
+//! entries back into the log from its ring or, as the last resort, as a state.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,35 +13,36 @@ use crate::machine::{Machine, Rules};
 use crate::ring::{Kept, Ring};
 use crate::session::Sessions;
 
-/// The entries of a name that the ring has and the state has not.
+/// The entries of a name that the ring has and the state lacks.
 #[derive(Debug, Default)]
 struct Owed {
     last: u64,
     numbers: BTreeSet<u64>,
-    /// The highest that is not too old.
+    /// Highest number that is not too old.
     highest: u64,
 }
 
-/// The state that a node had before it went back.
+/// The state of a node before it went back.
 #[derive(Debug)]
 pub(super) struct Lost<M> {
     pub(super) state: Whole<M>,
-    /// The checksum of its bytes.
+    /// Checksum of its bytes.
     pub(super) sum: u64,
-    /// The place to which it went back, and the last numbers of then: anything beyond them may be lost.
+    /// The position to which the node went back, and the last number of each name there: any later
+    /// entry may be lost.
     pub(super) position: u64,
     pub(super) lasts: BTreeMap<Vec<u8>, u64>,
-    /// More may be lost than the names say: the ring begins behind that place, and names were
+    /// More may be lost than the names show: the ring begins after that position, and names were
     /// forgotten since.
     pub(super) is_deep: bool,
-    /// The progress of bringing back its rows of elsewhere.
+    /// Progress of bringing back its rows from elsewhere.
     pub(super) far: Far,
-    /// It has all that the ring has.
+    /// It contains all entries of the ring.
     pub(super) is_folded: bool,
 }
 
 impl<M: Machine> Lost<M> {
-    /// The states that a ring has kept of histories that were joined and that no checkpoint has.
+    /// Reads the states of joined histories that the ring has kept and no checkpoint has.
     pub(super) fn kept(
         ring: &impl Ring,
         rules: Rules,
@@ -68,7 +69,7 @@ impl<M: Machine> Lost<M> {
         lost
     }
 
-    /// Its state is another than before.
+    /// Updates the checksum and starts over after a change of the state.
     pub(super) fn changed(&mut self) {
         let mut bytes = Vec::new();
         self.state.encode(&mut bytes);
@@ -78,12 +79,13 @@ impl<M: Machine> Lost<M> {
 }
 
 impl<M: Machine, R: Ring> Replica<M, R> {
-    /// Rule 3: continues from a checkpoint whose last entry is in the log, or from the beginning. The
-    /// snapshot of another node is first kept as a checkpoint, beside those that the log has not.
+    /// Rule 3: continues from a checkpoint whose last entry is in the log, or from the beginning.
+    /// Another node's snapshot must first be stored as a checkpoint, next to the checkpoints that
+    /// are not in the log.
     ///
     /// # Arguments
     ///
-    /// `begins` says that nothing was ever removed from the log's beginning, or that it is empty.
+    /// `begins`: the log is empty, or nothing was ever removed from its beginning.
     pub fn go_back(&mut self, checkpoint: Option<Checkpoint<M>>, begins: bool) {
         if checkpoint.is_none() && !begins && self.setup.rules.gaps {
             self.phase = Phase::Stuck;
@@ -100,8 +102,8 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         let is_deep =
             |lost: &Whole<M>| position < self.covered && forgotten < lost.sessions.forgotten;
         match &mut self.mine {
-            // A node that goes back again, before it has caught up, knows more from the first time:
-            // what it has read since is in the ring, except for states.
+            // When a node goes back again before it has caught up, the first lost state has more:
+            // entries read since are in the ring, but joined states are not.
             Some(mine) => {
                 mine.is_deep |= is_deep(&mine.state);
                 if self.joined {
@@ -124,7 +126,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         if let Some(mine) =
             self.mine.as_ref().filter(|_| is_snapshot && self.setup.rules.keeps_states)
         {
-            // The snapshot is the newest checkpoint now, and has not what the lost history had.
+            // The snapshot becomes the newest checkpoint and lacks the lost history's writes.
             let mut bytes = Vec::new();
             mine.state.encode(&mut bytes);
             self.ring.add_state(0, &bytes);
@@ -149,16 +151,16 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         self.owes = true;
     }
 
-    /// A node without history found that the log does not begin at its beginning.
+    /// Notes that the log does not begin at its beginning, for a node without history.
     pub fn is_trimmed(&mut self) {
         if self.place.id.is_none() && self.setup.rules.gaps {
             self.phase = Phase::Stuck;
         }
     }
 
-    /// Says that all entries of the log have been read, and returns what is to be appended: a genesis,
-    /// a state to join, and at most so many lost entries. Nodes do this one after the other: whoever
-    /// comes later first reads what others have put back.
+    /// Notes that all entries of the log have been read. Returns the entries to append: a genesis,
+    /// a state to join, or at most `most` lost entries. Nodes do this one after the other: later
+    /// nodes first read what earlier ones have put back.
     pub fn at_the_end(&mut self, most: usize) -> Vec<Vec<u8>> {
         if !matches!(self.phase, Phase::Reads) {
             return Vec::new();
@@ -177,7 +179,8 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         self.waits = self.owes && self.setup.rules.puts_back && self.put_back(most, &mut entries);
         if let Some(mine) = self.mine.take().filter(|_| self.setup.rules.states) {
             if self.waits || self.lacks(&mine) {
-                // Where nothing is that the lost history had not, it can be joined at once and exactly.
+                // If this state has nothing that the lost history lacks, the lost one can be joined
+                // at once and exactly.
                 let waits = self.setup.rules.waits && !self.resorts;
                 if !waits || self.state.is_within(&mine.state) {
                     let mut bytes = Vec::new();
@@ -199,7 +202,8 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         entries
     }
 
-    /// Gives up entries of this node before which one is missing that nobody puts back any more.
+    /// Gives up entries of this node if an earlier one is missing and no node puts it back any
+    /// more.
     fn give_up(&mut self) {
         let last = |name: &[u8]| self.state.sessions.last(name);
         let Some(first) = self.pending.front().filter(|it| it.number > last(&it.name) + 1) else {
@@ -216,7 +220,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         }
     }
 
-    /// True if entries of a lost history are neither in the state nor can be put back.
+    /// Returns whether entries of a lost history are missing in the state and cannot be put back.
     fn lacks(&self, mine: &Lost<M>) -> bool {
         if self.setup.rules.within && mine.state.is_within(&self.state) {
             return false;
@@ -235,8 +239,8 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             || self.denies_writes(&mine.state.sessions)
     }
 
-    /// True if entries were counted, but writes of them that a lost history has done were not done,
-    /// and cannot be put back.
+    /// Returns whether the lost history has done writes of counted entries that this one has not
+    /// done and that cannot be put back.
     fn lacks_writes(&self, mine: &Sessions) -> bool {
         let mut missing = self.state.sessions.undone(mine);
         if !missing.is_empty() {
@@ -253,8 +257,9 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         !missing.is_empty()
     }
 
-    /// True if the ring would put entries back without writes of them that a lost history has done: that had
-    /// joined a state, and this node has the entries of another history.
+    /// Returns whether the ring would put back entries without some writes that the lost history
+    /// has done. The lost history then had joined a state, and this node has the entries of another
+    /// history.
     fn denies_writes(&self, mine: &Sessions) -> bool {
         let mut denies = false;
         self.ring.each(&mut |kept| {
@@ -269,8 +274,8 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         denies
     }
 
-    /// Rule 4: what the ring has and the state has not. True if some of it would be in vain, because
-    /// an entry before it is missing.
+    /// Rule 4: adds the entries that the ring has and the state lacks. Returns whether some of them
+    /// would not count because an earlier entry is missing.
     fn put_back(&self, most: usize, entries: &mut Vec<Vec<u8>>) -> bool {
         let sessions = &self.state.sessions;
         let is_young = |kept: &Kept| {
@@ -278,7 +283,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             latest.unwrap_or(kept.did.time) > sessions.forgotten
         };
         let leaps = self.resorts && self.setup.rules.leaps;
-        // What is too old is put back only where something later of its name hangs on it.
+        // An old entry is put back only if a later one of its name depends on it.
         let mut names: BTreeMap<Vec<u8>, Owed> = BTreeMap::new();
         let takes_back = |kept: &Kept| self.takes_back(kept);
         self.ring.each(&mut |kept| {

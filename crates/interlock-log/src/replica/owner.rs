@@ -1,4 +1,5 @@
-//! A replica's owner looks at it: who waits, what may be kept, and what others have seen of it.
+//! The owner's view of a replica: pending answers, checkpoints to keep, and marks that others have
+//! seen.
 
 use super::{Batch, Phase, Replica};
 use crate::apply::Answer;
@@ -8,10 +9,10 @@ use crate::machine::Machine;
 use crate::ring::Ring;
 
 impl<M: Machine, R: Ring> Replica<M, R> {
-    /// Answers writes whose deadlines are over, by the time since an entry was read, and that were not read
-    /// back: nobody can say whether they will be done.
+    /// Answers writes that were not read back by their deadline, given the time since an entry was
+    /// last read: it is unknown whether they will be done.
     pub fn leave(&mut self, since_last_read: u64) {
-        // Not the log time of now, which a node that has gone back may not know.
+        // Not the current log time, which a node that has gone back may not know.
         let now = self.seen.saturating_add(since_last_read);
         for batch in &mut self.pending {
             for (ticket, command) in batch.tickets.iter_mut().zip(&batch.commands) {
@@ -22,30 +23,31 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         }
     }
 
-    /// Returns whether somebody waits for an answer.
+    /// Returns whether a client waits for an answer.
     pub fn is_awaited(&self) -> bool {
         let waits = |batch: &Batch| batch.tickets.iter().any(Option::is_some);
         !self.gathered.is_empty() || self.pending.iter().any(waits)
     }
 
-    /// Rows in which two histories of this data centre were merged: a loss was deeper than every ring. An older
-    /// write may have won there, and sums may be wrong.
+    /// Number of rows in which two histories of this data centre were merged because a loss was
+    /// deeper than every ring. An older write may have won there, and sums may be wrong.
     pub fn merged(&self) -> u64 {
         self.state.merged
     }
 
-    /// The machine, for those who show elsewhere what it holds; what it does must stay the same.
+    /// The machine, for code that publishes its contents elsewhere; its behaviour must stay the
+    /// same.
     pub fn machine_mut(&mut self) -> Option<&mut M> {
         self.state.machine.as_mut()
     }
 
-    /// Returns whether the history of now does not have a mark; of places that nobody remembers it says no.
+    /// Returns whether the current history lacks a mark; false for forgotten places.
     pub fn lacks_mark(&self, mark: Mark) -> bool {
         mark.position > self.place.mark.position
             || self.known_at(mark.position).is_some_and(|known| known.mark != mark)
     }
 
-    /// Returns whether the history of now has a mark. `None`: nobody remembers that place.
+    /// Returns whether the current history has a mark. `None`: the place is forgotten.
     pub fn has_mark(&self, mark: Mark) -> Option<bool> {
         if mark.position > self.place.mark.position {
             return Some(false);
@@ -53,7 +55,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         self.known_at(mark.position).map(|known| known.mark == mark)
     }
 
-    /// As `checkpoint`, for another thread to be made while this goes on.
+    /// Like `checkpoint`, as a function for another thread to call while the state changes.
     pub fn checkpoint_later(&self) -> Option<Later> {
         self.may_save().then(|| Checkpoint::later(self.place, &self.state))
     }

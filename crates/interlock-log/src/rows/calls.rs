@@ -1,4 +1,4 @@
-//! The commands that write, by their names.
+//! Lookup of the commands that write, by name.
 
 use interlock_rows::{Refusal, Verb};
 
@@ -8,11 +8,12 @@ pub enum Call {
     Of(Verb),
     /// TABLE BARRIER, which changes nothing.
     Barrier,
-    /// TABLE TIME, which does not either.
+    /// TABLE TIME, which changes nothing either.
     Time,
 }
 
-/// The command that these words begin with. Errors: there is none, or it has not so many.
+/// Returns the command that these words begin with. Errors: the command is unknown, or words are
+/// missing.
 pub fn find<T: AsRef<[u8]>>(words: &[T]) -> Result<Call, Refusal> {
     if let Some(verb) = Verb::of(words)? {
         return Ok(Call::Of(verb));

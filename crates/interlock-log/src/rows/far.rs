@@ -1,4 +1,4 @@
-//! Rows of other data centres in a table: taken in, and brought back after a loss.
+//! Rows of other data centres in a table: joining them, and bringing them back after a loss.
 
 use interlock_rows::Command;
 
@@ -9,27 +9,29 @@ use crate::machine::Centre;
 use crate::stamp;
 use crate::state::State;
 
-/// Rows of a lost history that are looked at for one entry, and the bytes of those that it has.
+/// Number of rows of a lost history that are examined for one entry, and the size in bytes at which
+/// the entry is full.
 const LOOKED: usize = 20_000;
 const SIZE: usize = 1 << 19;
 
-/// The most writers that are remembered of each kind.
+/// Largest number of writers that are remembered of each kind.
 const MOST: usize = 256;
 
-/// The writers of a data centre, by who knows what they have added.
+/// Writers of a data centre, divided by the source of their totals.
 ///
-/// What one has added is either known by the entries of the log, which can be put back, and what others have of it is
-/// passed over; or it came from others, and is joined: then nothing is added to it, for they may have it already. The
-/// first to come decides.
+/// A writer is *own* if its totals follow from entries of the log, which can be put back: reports
+/// of them by others are ignored. A writer is *joined* if its totals came from others: nothing is
+/// added to them, because others may already have the addition. The source that comes first
+/// decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writers {
     own: Vec<u64>,
-    /// Those from this one to another are own that are not joined: they began with this log, or it was begun by
-    /// somebody who has their entries. There is none above yet.
+    /// Writers from `own_from` to `own_until` are own unless they are joined: they began with this
+    /// log, or the node that began it had their entries. No writer above `own_until` exists yet.
     own_from: u64,
     own_until: u64,
     joined: Vec<u64>,
-    /// All up to this one are joined that are not own: they are together in sums that were joined.
+    /// Writers up to this one are joined unless they are own: joined sums have them combined.
     below: u64,
 }
 
@@ -40,17 +42,18 @@ impl Writers {
             || (self.own_from..=self.own_until).contains(&number) && !is_joined()
     }
 
-    /// A log is begun by somebody who has not the entries of writers below a number.
+    /// Notes that a log was begun by a node without the entries of writers below a number.
     pub(super) fn begins(&mut self, number: u64) {
         self.own_from = number;
     }
 
-    /// Returns whether the log was begun, not before a number, by somebody who had not the entries of others.
+    /// Returns whether the log was begun, not before a number, by a node without the entries of
+    /// earlier writers.
     fn is_begun_since(&self, number: u64) -> bool {
         self.own_from >= number.max(1)
     }
 
-    /// Writers may have begun up to a number.
+    /// Notes that writers up to a number may have begun.
     pub(super) fn reach(&mut self, number: u64) {
         self.own_until = self.own_until.max(number);
     }
@@ -64,8 +67,8 @@ impl Writers {
         self.below > 0 || !self.joined.is_empty()
     }
 
-    /// Returns whether a total is one of a data centre with these writers, and known by entries; of old ones that are
-    /// together if any of them is.
+    /// Returns whether a total is of an own writer of the data centre that has these writers. A
+    /// combined total is if any of its writers is own.
     pub fn has(&self, dc: &[u8], name: &[u8], at: u64) -> bool {
         match stamp::parts(name) {
             Some((of, Some(number))) => of == dc && self.is_own(number),
@@ -79,14 +82,14 @@ impl Writers {
             || self.own.first().is_some_and(|first| *first <= number)
     }
 
-    /// A writer adds, or a lost entry of it comes back.
+    /// Notes that a writer adds, or that a lost entry of it comes back.
     pub(super) fn adds(&mut self, number: u64) {
         if !self.is_joined(number) {
             note(&mut self.own, number);
         }
     }
 
-    /// A total of a data centre with these writers comes from elsewhere.
+    /// Notes a total from elsewhere of the data centre that has these writers.
     fn joins(&mut self, dc: &[u8], name: &[u8], at: u64) {
         match stamp::parts(name) {
             Some((of, Some(number))) if of == dc && !self.is_own(number) => {
@@ -97,7 +100,7 @@ impl Writers {
         }
     }
 
-    /// Another history of the data centre comes in.
+    /// Joins the writers of another history of the data centre.
     pub(super) fn inherit(&mut self, other: &Writers) {
         other.joined.iter().filter(|it| self.own.binary_search(it).is_err()).for_each(|it| {
             note(&mut self.joined, *it);
@@ -119,7 +122,7 @@ impl Writers {
 
     /// # Errors
     ///
-    /// The bytes are none that `encode` writes.
+    /// The bytes were not written by `encode`.
     pub fn decode(from: &mut Reader<'_>) -> Result<Writers, Damaged> {
         let (below, own_from, own_until) = (from.number()?, from.number()?, from.number()?);
         let mut writers = Writers { below, own_from, own_until, ..Writers::default() };
@@ -155,25 +158,26 @@ impl Rows {
         self.writers.adds(writer);
     }
 
-    /// The writers of this data centre, by who knows their sums.
+    /// The writers of this data centre, by the source of their totals.
     pub fn writers(&self) -> &Writers {
         &self.writers
     }
 
-    /// These rows, of a history with such writers.
+    /// Returns these rows with the writers of their history.
     #[must_use]
     pub fn with_writers(mut self, writers: Writers) -> Rows {
         self.writers = writers;
         self
     }
 
-    /// The state of a row of elsewhere, without what this data centre's entries say.
+    /// Returns the state of a row from elsewhere without the totals of own writers.
     pub(super) fn sifted(&self, state: State, writers: &Writers) -> State {
         let dc = self.settings.dc.as_bytes();
         self.settings.rules.without(state, |name, at| writers.has(dc, name, at))
     }
 
-    /// Returns whether others have more of what this data centre's writers have added than its entries say.
+    /// Returns whether others have larger totals of own writers than this data centre's entries add
+    /// up to.
     fn is_short(&self, key: &[u8], theirs: &State, writers: &Writers) -> bool {
         let (rules, dc) = (&self.settings.rules, self.settings.dc.as_bytes());
         let mut known = Vec::new();
@@ -188,8 +192,8 @@ impl Rows {
         is_short
     }
 
-    /// Returns whether what this log has added to a row may be in sums that come from elsewhere: somebody who has not
-    /// the entries of before has begun it, and did not know what was done.
+    /// Returns whether additions of this log to a row may already be in sums from elsewhere: the
+    /// node that began the log lacked the earlier entries and did not know which writes were done.
     fn is_doubtful(&self, key: &[u8], theirs: &State, writers: &Writers) -> bool {
         let Some(ours) = self.store.get(key).filter(|_| writers.is_begun_since(0)) else {
             return false;
@@ -208,8 +212,8 @@ impl Rows {
         has_added && is_new
     }
 
-    /// Returns whether what a command adds to a row may be in sums there that came from elsewhere: its client may have
-    /// sent it before the log was begun.
+    /// Returns whether the addition of a command may already be in sums of the row from elsewhere:
+    /// its client may have sent it before the log was begun.
     pub(super) fn may_be_counted(
         &self,
         place: Option<u32>,
@@ -244,23 +248,23 @@ impl Rows {
         rules.join_far(ours, theirs, own, centre.name, &is_theirs, centre.is_newest)
     }
 
-    /// Notes whose sums come in with a state of elsewhere.
+    /// Notes the writers of the totals in a state from elsewhere.
     pub(super) fn note_joined(&mut self, state: &State) {
         let (rules, dc) = (&self.settings.rules, self.settings.dc.as_bytes());
         let writers = &mut self.writers;
         rules.each_total(state, |name, at| writers.joins(dc, name, at));
     }
 
-    /// Takes in rows of another data centre, or those of it that a lost history of this one had. Returns the highest
-    /// reading.
+    /// Joins rows of another data centre, or such rows from a lost history of this one. Returns the
+    /// highest reading.
     pub fn take_far(&mut self, other: &Rows, centre: Centre<'_>) -> u64 {
         if !self.settings.is_same_table(&other.settings) {
-            // Their states would be read as something else.
+            // Their states would be misread.
             return self.store.newest();
         }
         let is_returned = other.settings.dc == self.settings.dc;
         let rules = self.settings.rules.clone();
-        // A lost history does not know what the other's entries say.
+        // A lost history does not know which totals the other data centre's entries determine.
         let theirs_own = if is_returned { Writers::default() } else { other.writers.clone() };
         let ours_own = self.writers.clone();
         for row in other.store.all() {
@@ -280,7 +284,7 @@ impl Rows {
             };
             let newest = stamp::reading(rules.newest(&joined));
             self.store.put(row.key, &joined, newest);
-            // The other is told what this data centre says of sums that it has otherwise.
+            // If the other data centre has different sums of this one, the row must be sent to it.
             if !is_returned && joined == theirs && !is_short {
                 self.store.is_theirs(row.key);
             }

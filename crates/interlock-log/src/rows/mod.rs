@@ -1,14 +1,14 @@
 //! The rows of a table as a machine that a log drives.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | `slots` | places of rows that can be copied at once |
-//! | `store` | the states of all rows: counts, expiry, what is forgotten, checksum, changes |
-//! | `settings` | what a log's genesis says of its table |
-//! | `calls` | the commands that write, by their names |
+//! | `store` | the states of all rows: counts, expiry, forgotten keys, checksum, changes |
+//! | `settings` | the table's settings in a log's genesis |
+//! | `calls` | lookup of the commands that write, by name |
 //! | `table` | a table: commands in, replies out |
-//! | `drive` | the same as the machine that a log drives |
-//! | `far` | rows of other data centres: taken in, and brought back after a loss |
+//! | `drive` | the table as the machine that a log drives |
+//! | `far` | rows of other data centres: joining them, and bringing them back after a loss |
 
 mod calls;
 mod drive;

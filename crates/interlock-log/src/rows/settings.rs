@@ -1,14 +1,14 @@
-//! The settings of a table in a log's genesis: all nodes compute with the same.
+//! The settings of a table in a log's genesis, which all nodes share.
 
 use crate::codec::{self, Damaged, Reader};
 use crate::stamp;
 use crate::state::Rules;
 
-/// The version of what is computed: another one begins with an entry, once all nodes know it.
+/// Version of the computation: a new version begins with an entry once all nodes support it.
 const VERSION: u64 = 1;
 const MAX_TEXT: usize = 1 << 20;
 
-/// A table as all nodes of a data centre have it.
+/// A table's settings on all nodes of a data centre.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The table's name.
@@ -16,26 +16,26 @@ pub struct Settings {
     /// The data centre of the log.
     pub dc: String,
     pub rules: Rules,
-    /// The most rows.
+    /// Largest number of rows.
     pub capacity: u64,
-    /// The number of data centres: each may make its share of the capacity, so that their rows together
-    /// are not more.
+    /// Number of data centres. Each may create its share of the capacity, so that together they do
+    /// not exceed it.
     pub centres: u64,
-    /// The most deleted and expired rows that are remembered.
+    /// Largest number of deleted and expired rows that are remembered.
     pub tombstones: u64,
-    /// The longest key, in bytes.
+    /// Longest key, in bytes.
     pub key_size: u64,
-    /// Ms for which rows live that are not told; 0: for ever.
+    /// Time to live, in ms, of rows for which none is given; 0: for ever.
     pub ttl: u64,
 }
 
 impl Settings {
-    /// The rows that this data centre may make.
+    /// Number of rows that this data centre may create.
     pub fn share(&self) -> u64 {
         (self.capacity / self.centres.max(1)).max(1)
     }
 
-    /// Returns whether states of one can be joined with those of the other.
+    /// Returns whether the states of both tables can be joined.
     pub fn is_same_table(&self, other: &Settings) -> bool {
         self.name == other.name && self.rules.fingerprint() == other.rules.fingerprint()
     }
@@ -52,7 +52,7 @@ impl Settings {
 
     /// # Errors
     ///
-    /// The bytes are of another version, or none that `encode` writes.
+    /// The bytes are of another version or were not written by `encode`.
     pub fn decode(from: &mut Reader) -> Result<Settings, Damaged> {
         if from.number()? != VERSION {
             return Err(Damaged);

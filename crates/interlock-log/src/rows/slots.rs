@@ -1,8 +1,8 @@
-//! Places of rows that can be copied at once: copies share them until one is changed.
+//! Places of rows that can be copied at once: copies share them until one of the copies changes.
 
 use std::sync::Arc;
 
-/// Places in a chunk, which is copied as a whole when it is changed while another has it.
+/// Number of places in a chunk; a shared chunk is copied as a whole when it changes.
 const CHUNK: usize = 256;
 
 #[derive(Clone, Debug)]
@@ -25,13 +25,13 @@ impl<T: Clone> Slots<T> {
         self.chunks.get(slot / CHUNK)?.get(slot % CHUNK)?.as_ref()
     }
 
-    /// The place with this number, which must be one of those that were added.
+    /// The place with this number, which must have been added.
     #[inline]
     pub fn get_mut(&mut self, slot: usize) -> &mut Option<T> {
         &mut Arc::make_mut(&mut self.chunks[slot / CHUNK])[slot % CHUNK]
     }
 
-    /// Adds a place with nothing in it.
+    /// Adds an empty place.
     pub fn add(&mut self) {
         if self.length.is_multiple_of(CHUNK) {
             self.chunks.push(Arc::new(Vec::with_capacity(CHUNK)));

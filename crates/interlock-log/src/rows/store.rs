@@ -1,7 +1,7 @@
-//! All rows of a table as states, with what a node must know of them at once.
+//! All rows of a table as states, with the counts and indexes that a node needs without a scan.
 //!
-//! Everything here follows from the calls alone, so nodes that make the same calls have the same: which
-//! rows there are at a log time, how many of each data centre, what is forgotten, the checksum.
+//! The contents depend only on the calls. So nodes that make the same calls agree on the rows at
+//! each log time, the number of rows of each data centre, the forgotten keys and the checksum.
 
 mod ahead;
 mod comparison;
@@ -21,7 +21,7 @@ use crate::codec::{self, Damaged, Reader};
 use crate::stamp;
 use crate::state::{Rules, State};
 
-/// Changes that can be told without looking at all rows.
+/// Number of recent changes that are found without a scan of all rows.
 const TAIL: usize = 100_000;
 /// Longest key, in bytes.
 pub const MAX_KEY: usize = 1024;
@@ -34,10 +34,10 @@ pub struct Changed<'a> {
     pub state: &'a [u8],
 }
 
-/// Changes that were not shown elsewhere.
+/// Changes that have not been shown elsewhere.
 #[derive(Clone, Debug)]
 pub struct Unshown<'a> {
-    /// Keys that had no row any more, and were forgotten. They may have one again.
+    /// Keys that had no row any more and were forgotten. They may have a row again.
     pub gone: &'a [Box<[u8]>],
     pub changed: Vec<Changed<'a>>,
 }
@@ -46,7 +46,7 @@ pub struct Unshown<'a> {
 #[derive(Clone, Debug)]
 pub struct Store {
     rules: Rules,
-    /// The most tombstones, and rows that have expired, that are kept.
+    /// Largest number of tombstones and expired rows that are kept.
     tombstones: usize,
     entries: Slots<Entry>,
     free: Vec<u32>,
@@ -54,43 +54,43 @@ pub struct Store {
     hasher: KeyHasher,
     /// Rows by the time at which they expire.
     due: BTreeSet<(u64, u32)>,
-    /// Keys without a row by the time at which they may be forgotten.
+    /// Keys without a row, by the time from which they may be forgotten.
     dead: BTreeSet<(u64, Box<[u8]>)>,
-    /// Rows of each data centre in which they were made.
+    /// Number of rows by the data centre in which they were created.
     counts: Vec<(Box<[u8]>, u64)>,
     time: u64,
     changes: u64,
     newest: u64,
     dropped: u64,
-    /// No change of a key that was forgotten has a higher number.
+    /// Upper bound of the numbers of the last changes of forgotten keys.
     forgot: u64,
     checksum: u128,
     tail: VecDeque<(u64, u32)>,
-    /// The number up to which somebody has shown all changes elsewhere; `None`: nobody does.
+    /// Number up to which all changes have been shown elsewhere; `None`: changes are not shown.
     shown: Option<u64>,
-    /// Keys that were forgotten though their last change was not shown.
+    /// Forgotten keys whose last change was not shown.
     unshown: Vec<Box<[u8]>>,
-    /// The key and the state that are put in.
+    /// Buffer for the key and the state to store.
     both: Vec<u8>,
-    /// The places of the next keys, as they were looked up.
+    /// Places of the next keys, looked up ahead.
     ahead: VecDeque<Option<u32>>,
 }
 
 #[derive(Clone, Debug)]
 struct Entry {
-    /// The key, and the state behind it.
+    /// The key, followed by the state.
     both: Arc<[u8]>,
-    /// The number of its last change.
+    /// Number of its last change.
     changed: u64,
-    /// Of the key: tables grow without a look at keys.
+    /// Hash of the key: tables grow without reading keys.
     hash: u32,
     key_size: u16,
     is_alive: bool,
-    /// Its last change came from another data centre, which has the row as it is.
+    /// Its last change came from another data centre, which has the same row.
     is_theirs: bool,
 }
 
-/// A hash of the width that tables take: they look at its first and its last bits.
+/// Widens a hash for tables, which use its first and last bits.
 fn wide(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
 }
@@ -145,48 +145,48 @@ impl Store {
         self.time
     }
 
-    /// The number of rows that are there.
+    /// Number of rows that exist.
     pub fn rows(&self) -> u64 {
         self.counts.iter().map(|(_, count)| count).sum()
     }
 
-    /// The number of rows that are there and were made in this data centre.
+    /// Number of rows that exist and were created in this data centre.
     pub fn rows_of(&self, dc: &str) -> u64 {
         let found = self.counts.iter().find(|(name, _)| **name == *dc.as_bytes());
         found.map_or(0, |(_, count)| *count)
     }
 
-    /// The number of keys that are remembered without a row.
+    /// Number of keys that are remembered without a row.
     pub fn tombstones(&self) -> usize {
         self.dead.len()
     }
 
-    /// The number of those that went before their time, for there were too many.
+    /// Number of keys without a row that were forgotten early to make room.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// The number of the last change.
+    /// Number of the last change.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// The highest reading of all stamps that were put here.
+    /// Highest reading of all stamps stored here.
     pub fn newest(&self) -> u64 {
         self.newest
     }
 
-    /// Notes a reading: it is not above `newest` from then on.
+    /// Notes a reading: from then on `newest` is at least this high.
     pub fn saw(&mut self, reading: u64) {
         self.newest = self.newest.max(reading);
     }
 
-    /// Equal where all rows are equal to the byte, those too that are remembered alone.
+    /// Checksum of all rows, and of the states of keys without a row.
     pub fn checksum(&self) -> u128 {
         self.checksum
     }
 
-    /// The state of a key.
+    /// Returns the state of a key.
     pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
         self.entry(self.find(key)?).map(Entry::state)
     }
@@ -196,22 +196,22 @@ impl Store {
         self.find(key).and_then(|slot| self.entry(slot)).is_some_and(|entry| entry.is_alive)
     }
 
-    /// The place of a key, which it has until the time passes or another key's state is set.
+    /// Returns the place of a key, valid until the time passes or another key is set.
     pub fn place(&self, key: &[u8]) -> Option<u32> {
         self.find(key)
     }
 
-    /// The state at a place.
+    /// Returns the state at a place.
     pub fn state_at(&self, place: u32) -> Option<&[u8]> {
         self.entry(place).map(Entry::state)
     }
 
-    /// Sets the state of a key. `reading`: the highest of its stamps that are new.
+    /// Sets the state of a key. `reading` is the highest of its new stamps.
     pub fn put(&mut self, key: &[u8], state: &State, reading: u64) {
         self.put_at(self.find(key), key, state, reading);
     }
 
-    /// As `put`, of a key whose place is known; `None`: it has none yet.
+    /// Like `put`, for a key whose place is known; `None` if it has none yet.
     pub fn put_at(&mut self, place: Option<u32>, key: &[u8], state: &State, reading: u64) {
         self.newest = self.newest.max(reading);
         if place.is_some_and(|slot| self.goes_on(slot, state)) {
@@ -244,7 +244,7 @@ impl Store {
         self.limit();
     }
 
-    /// Notes that another data centre has a row as it is here.
+    /// Notes that another data centre has the same row.
     pub fn is_theirs(&mut self, key: &[u8]) {
         if let Some(slot) = self.find(key) {
             if let Some(entry) = self.entries.get_mut(slot as usize) {
@@ -253,7 +253,7 @@ impl Store {
         }
     }
 
-    /// Another data centre is to be told of a row again, for it has lost what it had of it.
+    /// Has a row sent again to another data centre, which has lost changes of it.
     pub fn tell_again(&mut self, key: &[u8]) {
         let Some(slot) = self.find(key) else { return };
         if let Some(entry) = self.entries.get_mut(slot as usize) {
@@ -262,8 +262,8 @@ impl Store {
         self.number(slot);
     }
 
-    /// Sets the state of a row that is there, if it is of the same life: it stays where it is counted. Returns
-    /// whether it is.
+    /// Sets the state of an existing row if the new state is of the same life, so that counts and
+    /// times stay the same. Returns whether it did.
     fn goes_on(&mut self, slot: u32, state: &State) -> bool {
         let Some(entry) = self.entries.get(slot as usize) else { return false };
         if !entry.is_alive || !self.rules.is_same_life(entry.state(), state.as_bytes()) {
@@ -275,7 +275,7 @@ impl Store {
         let is_as_long = entry.both.len() == key_size + state.as_bytes().len();
         match Arc::get_mut(&mut entry.both).filter(|_| is_as_long) {
             Some(both) => both[key_size..].copy_from_slice(state.as_bytes()),
-            // An image has the state of before, or it does not fit.
+            // An image shares the old state, or the new state has another length.
             None => {
                 self.both.clear();
                 self.both.extend_from_slice(entry.key());
@@ -289,8 +289,8 @@ impl Store {
         true
     }
 
-    /// Has `change` change bytes of the state of a row that is there, though none of its life. `None`: it has changed
-    /// nothing, or an image has the state too.
+    /// Lets `change` overwrite bytes of an existing row's state, except those of its life. `None`:
+    /// it changed nothing, or an image shares the state.
     pub fn change_at<R>(
         &mut self,
         place: u32,
@@ -311,7 +311,7 @@ impl Store {
         Some(changed)
     }
 
-    /// Lets the log time pass: rows expire, and what may be forgotten is.
+    /// Advances the log time: rows expire, and old tombstones are forgotten.
     pub fn advance(&mut self, time: u64) {
         if time <= self.time {
             return;
@@ -322,7 +322,7 @@ impl Store {
             self.due.pop_first();
             expired.push(slot);
         }
-        // Slots differ between nodes; keys do not.
+        // Nodes have different slots but the same keys.
         let key = |slot: &u32| self.entry(*slot).map(Entry::key);
         expired.sort_unstable_by(|one, other| key(one).cmp(&key(other)));
         for slot in expired {
@@ -336,12 +336,12 @@ impl Store {
         self.limit();
     }
 
-    /// The next log time at which something expires. `None`: nothing will.
+    /// The next log time at which something expires. `None`: nothing expires.
     pub fn next_due(&self) -> Option<u64> {
         self.due.first().map(|(due, _)| *due)
     }
 
-    /// Rows that changed or expired behind a number, in the order of their last change, so many at most.
+    /// Returns rows that changed or expired after a number, at most `most`, oldest change first.
     pub fn changed_since(&self, number: u64, most: usize) -> Vec<Changed<'_>> {
         let changed = |slot: usize| {
             let entry = self.entries.get(slot)?;
@@ -366,8 +366,8 @@ impl Store {
         number >= self.changes || self.tail.front().is_some_and(|(first, _)| *first <= number + 1)
     }
 
-    /// As `changed_since`, without a copy of any bytes. `None`: it would take a look at all rows, or a key
-    /// that changed behind the number is forgotten. [`Store::image`] has it then.
+    /// Like `changed_since`, without copying bytes. `None`: a scan of all rows is needed, or a key
+    /// that changed after the number may be forgotten; use [`Store::image`] then.
     pub fn held_since(&self, number: u64, most: usize) -> Option<Vec<Held>> {
         if !self.is_in_tail(number) || self.forgot > number {
             return None;
@@ -379,20 +379,21 @@ impl Store {
         Some(last.take(most).collect())
     }
 
-    /// All that changed since [`Store::shown`] was called. `None`: it was not called since this store was made, and all rows are to be shown.
+    /// Returns all changes since [`Store::shown`] was called. `None`: it has not been called since
+    /// this store was made, so all rows must be shown.
     pub fn unshown(&self) -> Option<Unshown<'_>> {
         let shown = self.shown?;
         let changed = self.changed_since(shown, usize::MAX);
         Some(Unshown { gone: &self.unshown, changed })
     }
 
-    /// All that is here is shown elsewhere.
+    /// Notes that everything here has been shown elsewhere.
     pub fn shown(&mut self) {
         self.shown = Some(self.changes);
         self.unshown.clear();
     }
 
-    /// All that is remembered, in any order.
+    /// Iterates over all states, also of keys without a row, in any order.
     pub fn iter(&self) -> impl Iterator<Item = Changed<'_>> {
         self.entries.iter().map(|entry| Changed {
             number: entry.changed,
@@ -401,7 +402,7 @@ impl Store {
         })
     }
 
-    /// All that is remembered, in the order of its last change.
+    /// Returns all states, also of keys without a row, in the order of their last change.
     pub fn all(&self) -> Vec<Changed<'_>> {
         self.changed_since(0, usize::MAX)
     }
@@ -410,7 +411,8 @@ impl Store {
         self.encode_part(0, usize::MAX, out);
     }
 
-    /// As `encode`, of so many rows that changed behind a number. Returns the number of the last.
+    /// Like `encode`, for at most `most` rows that changed after a number. Returns the number of
+    /// the last row.
     pub fn encode_part(&self, since: u64, most: usize, out: &mut Vec<u8>) -> u64 {
         for number in [self.time, self.changes, self.newest, self.dropped] {
             codec::put_number(out, number);
@@ -425,7 +427,7 @@ impl Store {
         rows.last().map_or(since, |row| row.number)
     }
 
-    /// All that is here now, for another thread to write while this goes on.
+    /// Returns a snapshot for another thread to write while the store changes.
     pub fn image(&self) -> Image {
         Image {
             numbers: [self.time, self.changes, self.newest, self.dropped],
@@ -437,7 +439,7 @@ impl Store {
 
     /// # Errors
     ///
-    /// The bytes are none that `encode` writes for such rules.
+    /// The bytes were not written by `encode` for such rules.
     pub fn decode(rules: Rules, tombstones: usize, from: &mut Reader) -> Result<Store, Damaged> {
         let mut store = Store::new(rules, tombstones);
         store.time = from.number()?;
@@ -462,7 +464,7 @@ impl Store {
         if newest >= stamp::READINGS {
             return Err(Damaged);
         }
-        // What was forgotten before is not known.
+        // It is unknown which keys were forgotten before.
         (store.changes, store.newest, store.forgot) = (changes, newest, changes);
         Ok(store)
     }
@@ -486,7 +488,7 @@ impl Store {
         self.entries.get(slot as usize)
     }
 
-    /// Gives a row the number of a new change.
+    /// Gives a row the next change number.
     fn number(&mut self, slot: u32) {
         self.changes += 1;
         if let Some(entry) = self.entries.get_mut(slot as usize) {
@@ -502,7 +504,7 @@ impl Store {
         self.tail.push_back((self.changes, slot));
     }
 
-    /// Takes a row into the counts, times and the checksum.
+    /// Adds a row to the counts, times and checksum.
     fn put_in(&mut self, slot: u32) {
         let Some(entry) = self.entries.get_mut(slot as usize) else { return };
         self.checksum = self.checksum.wrapping_add(entry.hash());
@@ -528,7 +530,7 @@ impl Store {
         }
     }
 
-    /// A change whose row has not come is forgotten last.
+    /// Returns when an entry may be forgotten: last if its row has not arrived.
     fn forgettable_at(&self, entry: &Entry) -> u64 {
         match self.rules.life(entry.state()).forgettable_at {
             0 => u64::MAX,
@@ -560,7 +562,7 @@ impl Store {
         }
     }
 
-    /// Removes a row and all that is known of it.
+    /// Removes a row and everything known about it.
     pub fn remove(&mut self, key: &[u8]) {
         let Some(slot) = self.find(key) else { return };
         self.take_out(slot);
@@ -568,7 +570,7 @@ impl Store {
         self.drop_slot(slot);
     }
 
-    /// Forgets the key without a row whose time comes first.
+    /// Forgets the key without a row that may be forgotten first.
     fn forget(&mut self) {
         let Some((_, key)) = self.dead.pop_first() else { return };
         let Some(slot) = self.find(&key) else { return };

@@ -1,4 +1,4 @@
-//! A table as a node of a log has it: commands in, replies out.
+//! A table on a node of a log: commands in, replies out.
 
 use std::time::Duration;
 
@@ -20,50 +20,54 @@ use crate::state::{self, Late, Rules, State};
 const FULL: &str =
     "TABLEFULL the table has as many rows as its capacity; delete some, or raise the capacity";
 
-/// The moment of a command.
+/// Circumstances of a command.
 pub struct When<'a> {
     /// The log time, in ms.
     pub time: u64,
-    /// A reading above all before, or the first date of a lost command that is done late.
+    /// A reading above all earlier ones, or the first reading of a lost command that is done late.
     pub reading: u64,
-    /// The history by which sums are kept: another one with each that was joined; 0 at first.
+    /// The history under which sums are kept: it changes with each joined history; 0 at first.
     pub lineage: u64,
-    /// It comes from a lost entry: it is not refused for capacity, and what was set later may stay.
+    /// The command is from a lost entry: it is not refused for lack of capacity, and later values
+    /// may stay.
     pub put_back: bool,
-    /// The number of the writer by whom a lost command was done first.
+    /// Number of the writer that did a lost command first.
     pub writer: Option<u64>,
-    /// It was lost after it had changed something, which counts whatever is found.
+    /// The command changed something before it was lost, so it counts whatever it finds.
     pub late: bool,
-    /// Nothing of its client was done in this log before, and it was sent at this log time or later, in ms.
+    /// Earliest log time at which the command can have been sent, in ms; set only if nothing of its
+    /// client was done in this log before.
     pub sent: Option<u64>,
-    /// The reading at which a lost command is done over what has this reading. `None`: that stays.
+    /// Returns the reading at which a lost command replaces a value with this reading. `None`: the
+    /// value stays.
     pub place: &'a dyn Fn(u64) -> Option<u64>,
 }
 
-/// All rows of a table, and what is computed with them.
+/// All rows of a table, and data derived from them.
 #[derive(Clone, Debug)]
 pub struct Rows {
     pub(super) settings: Settings,
     pub(super) store: Store,
-    /// The history as it was given, and as it stands in names of writers.
+    /// The history as the log names it, and its number in names of writers.
     lineage: (u64, u64),
-    /// The name of whoever writes in it.
+    /// Name of the writer in this history.
     writer: String,
     pub(super) writers: Writers,
-    /// Rows that came in with sums of this data centre which its entries do not tell, since `take_short`.
+    /// Number of rows since `take_short` whose sums of this data centre may be wrong.
     pub(super) short: u64,
 }
 
-/// Bits of a lineage that tell two from each other that begin in the same ms.
+/// Number of bits that distinguish lineages which begin in the same ms.
 const LINEAGE_BITS: u32 = 3;
-/// The ms since 1970 at which numbers of lineages begin: it keeps names short.
+/// Time in ms since 1970 at which lineage numbers begin; it keeps names short.
 const LINEAGES_SINCE: u64 = 1_577_836_800_000;
-/// The lowest number of a lineage that begins at a time.
+/// Returns the lowest number of a lineage that begins at a time.
 pub(super) fn lineage_at(ms: u64) -> u64 {
     ms.saturating_sub(LINEAGES_SINCE) << LINEAGE_BITS
 }
 
-/// The lineage of a table that has had no command since it began or took in another: none is given so.
+/// Lineage of a table that has had no command since it began or joined another history. No log
+/// assigns this number.
 const NO_LINEAGE: u64 = u64::MAX;
 
 impl Rows {
@@ -81,9 +85,9 @@ impl Rows {
         }
     }
 
-    /// Names the writer anew if the history is another one, or begins: a data centre that has lost all it
-    /// had must not count on under a name that others know. A later history has a greater number, for
-    /// old ones are put together in sums by their numbers.
+    /// Renames the writer if the history begins or is another one: a data centre that has lost
+    /// everything must not continue a total under a name that others know. A later history has a
+    /// greater number, because sums combine old lineages by number.
     fn follow(&mut self, when: &When) {
         if when.lineage == self.lineage.0 {
             return;
@@ -96,12 +100,13 @@ impl Rows {
         self.writers.adds(self.lineage.1);
     }
 
-    /// This history was begun at a log time by somebody who has no entries of one before it.
+    /// Notes that this history was begun at a log time by a node without the entries of an earlier
+    /// one.
     pub fn is_bare(&mut self, time: u64) {
         self.writers.begins(lineage_at(time));
     }
 
-    /// The number of whoever wrote last.
+    /// Number of the last writer.
     pub fn writer(&self) -> u64 {
         self.lineage.1
     }
@@ -110,8 +115,8 @@ impl Rows {
         &self.settings
     }
 
-    /// A table with rows of elsewhere alone, for others to take in; those check them. Keys that no table has are
-    /// left out.
+    /// Builds a table with only rows from elsewhere, for others to join; they check the states.
+    /// Keys of invalid length are left out.
     pub fn of<'a>(settings: Settings, rows: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Rows {
         let mut made = Rows::new(settings);
         for (key, state) in rows.filter(|(key, _)| (1..=MAX_KEY).contains(&key.len())) {
@@ -126,12 +131,12 @@ impl Rows {
         &self.store
     }
 
-    /// All that is here is shown elsewhere: see [`Store::unshown`].
+    /// Notes that everything here has been shown elsewhere: see [`Store::unshown`].
     pub fn shown(&mut self) {
         self.store.shown();
     }
 
-    /// Looks up the rows of commands that come next.
+    /// Looks up the rows of the next commands.
     pub fn look_ahead(&mut self, commands: &[entry::Command]) {
         let keys = commands.iter().map(|command| {
             let mut words = command.arguments.words();
@@ -144,13 +149,14 @@ impl Rows {
         self.store.look_ahead(keys);
     }
 
-    /// Lets the log time pass: rows expire.
+    /// Advances the log time: rows expire.
     pub fn pass(&mut self, time: u64) {
         self.store.advance(time);
         self.writers.reach(lineage_at(self.store.time() + 1));
     }
 
-    /// Does a command, and writes its reply in RESP2. Errors: the reply is an error, and nothing changed.
+    /// Executes a command and writes its reply in RESP2. Errors: the reply is an error, and nothing
+    /// changed.
     pub fn run<T: AsRef<[u8]>>(
         &mut self,
         arguments: &[T],
@@ -163,7 +169,7 @@ impl Rows {
                 self.follow(when);
                 self.try_run(arguments, when, &mut reply)
             }
-            // It counts under its first name, under which others may have it already.
+            // It counts under its first writer, because others may already have it under that name.
             Some(number) => {
                 let first = stamp::writer(&self.settings.dc, number);
                 let own = std::mem::replace(&mut self.writer, first);
@@ -207,7 +213,7 @@ impl Rows {
                 for (key, _) in &given {
                     self.fits(key)?;
                 }
-                // Of a key that is there twice the last is set: one moment has one change of a row.
+                // If a key is given twice, the last one is set: a row changes once at each moment.
                 given.reverse();
                 given.sort_by(|one, other| one.0.cmp(other.0));
                 given.dedup_by(|next, kept| next.0 == kept.0);
@@ -247,8 +253,8 @@ impl Rows {
         self.decide_at(self.store.place(key), key, command, when)
     }
 
-    /// Raises a sum as [`Rules::raise_in_place`] does, in a fraction of the time that `decide_at` takes to do the
-    /// same. `None`: nothing has changed, and `decide_at` does it.
+    /// Raises a sum with [`Rules::raise_in_place`], in a fraction of the time that `decide_at`
+    /// takes for the same result. `None`: nothing has changed, and `decide_at` must be used.
     fn raise(&mut self, place: u32, command: &Command, when: &When) -> Option<Reply> {
         let (column, by, overflow) = match command {
             Command::Raise { column, by, float: false } => (*column, *by, Overflow::Refuse),
@@ -268,7 +274,7 @@ impl Rows {
         shown.map(Reply::Sum)
     }
 
-    /// As `decide`, of a row whose place is known; `None`: there is nothing of its key.
+    /// Like `decide`, for a row whose place is known; `None` if the key has no state.
     fn decide_at(
         &mut self,
         place: Option<u32>,
@@ -298,8 +304,8 @@ impl Rows {
         Ok(reply)
     }
 
-    /// The state that a lost command which was done makes where nothing is to be done by what is seen: its row has
-    /// not come, or the sum was another.
+    /// Returns the state and reply of a lost command that was done before but has no effect on the
+    /// row as it is: the row is missing, or the sum is different.
     fn late(&self, seen: &Seen<'_>, command: &Command, is_there: bool) -> Option<(State, Reply)> {
         let late = match command {
             Command::Raise { column, by, .. } | Command::Increase { column, by, .. } => {
@@ -323,8 +329,7 @@ impl Rows {
         Some((after, reply))
     }
 
-    /// The state that a change makes of what is seen, and the reading at which it does. `None`: it
-    /// changes nothing.
+    /// Returns the state after a change, and the reading of the change. `None`: it changes nothing.
     fn after(&self, seen: &Viewed<'_>, change: &Change, when: &When) -> Option<(State, u64)> {
         let rules = &self.settings.rules;
         let mut reading = when.reading;
@@ -349,7 +354,7 @@ impl Rows {
         Seen { settings: &self.settings, state, stamp, now: when.time }
     }
 
-    /// Errors: so many new rows are more than this data centre may make, or than there may be.
+    /// Errors: the new rows exceed this data centre's share or the table's capacity.
     fn room(&self, new: u64, when: &When) -> Result<(), Refusal> {
         let own = self.store.rows_of(&self.settings.dc) + new;
         let all = self.store.rows() + new;
@@ -360,7 +365,7 @@ impl Rows {
         Ok(())
     }
 
-    /// The key of a row that is named TABLE:KEY.
+    /// Returns the key of a row named TABLE:KEY.
     fn key<'a>(&self, name: &'a [u8]) -> Result<&'a [u8], Refusal> {
         let Some(colon) = name.iter().position(|byte| *byte == b':') else {
             return Err("ERR a row is named by TABLE:KEY".into());
@@ -376,7 +381,7 @@ impl Rows {
         Err(Refusal([b"NOTABLE this hub has no table '", table, b"'"].concat()))
     }
 
-    /// Errors: the table does not take such a key.
+    /// Errors: the length of the key is not allowed.
     fn fits(&self, key: &[u8]) -> Result<(), Refusal> {
         let limit = (self.settings.key_size as usize).min(MAX_KEY);
         match (1..=limit).contains(&key.len()) {
@@ -385,7 +390,7 @@ impl Rows {
         }
     }
 
-    /// Takes in the state of a row from elsewhere: another data centre, or a database.
+    /// Joins the state of a row from elsewhere: another data centre, or a database.
     pub fn bring(&mut self, key: &[u8], theirs: &State) {
         let rules = &self.settings.rules;
         let joined = match self.store.get(key) {
@@ -398,15 +403,15 @@ impl Rows {
         }
     }
 
-    /// Takes in all rows of another history. `place` says of two readings with which each counts.
+    /// Joins all rows of another history. `place` returns the readings with which two values count.
     /// Returns the highest reading.
     pub fn take_in(&mut self, other: &Rows, place: &dyn Fn(u64, u64) -> (u64, u64)) -> u64 {
         let rules = self.settings.rules.clone();
         if !self.settings.is_same_table(&other.settings) {
-            // Their states would be read as something else.
+            // Their states would be misread.
             return self.store.newest();
         }
-        // Rows of a database are of no history that says which entries they have.
+        // Rows of a database do not belong to a history, which would show which entries they have.
         let is_history = other.lineage != (NO_LINEAGE, 0);
         for row in other.store.all() {
             let mut theirs = rules.trust(row.state.into());
@@ -430,8 +435,8 @@ impl Rows {
         self.store.newest()
     }
 
-    /// Becomes another history of the same table, which has all that was done here, at a log time.
-    /// Returns the highest reading.
+    /// Becomes another history of the same table, which contains everything done here, at a log
+    /// time. Returns the highest reading.
     pub fn become_other(&mut self, other: &Rows, time: u64) -> u64 {
         if !self.settings.is_same_table(&other.settings) {
             return self.store.newest();
@@ -457,7 +462,7 @@ impl Rows {
         self.store.newest()
     }
 
-    /// The next command begins a lineage above those of both.
+    /// Makes the next command begin a lineage above those of both histories.
     fn begin_lineage(&mut self, other: &Rows) {
         self.lineage = (NO_LINEAGE, self.lineage.1.max(other.lineage.1));
         self.writer = stamp::writer(&self.settings.dc, self.lineage.1);
@@ -467,7 +472,8 @@ impl Rows {
         self.write_part(0, usize::MAX, out);
     }
 
-    /// Takes what [`Rows::write`] writes now, for another thread to be written while this goes on.
+    /// Returns a snapshot of what [`Rows::write`] would write now, for another thread to write
+    /// while the table changes.
     pub fn image(&self) -> impl FnOnce(&mut Vec<u8>) + Send + 'static {
         let (mut head, image) = (Vec::new(), self.store.image());
         self.write_head(&mut head);
@@ -486,8 +492,8 @@ impl Rows {
         self.writers.encode(out);
     }
 
-    /// Writes so many rows that changed behind a number, as a table that others take in. Returns the
-    /// number of the last.
+    /// Writes at most `most` rows that changed after a number, as a table for others to join.
+    /// Returns the number of the last row.
     pub fn write_part(&self, since: u64, most: usize, out: &mut Vec<u8>) -> u64 {
         self.write_head(out);
         self.store.encode_part(since, most, out)
@@ -495,7 +501,7 @@ impl Rows {
 
     /// # Errors
     ///
-    /// The bytes are none that `write` writes.
+    /// The bytes were not written by `write`.
     pub fn read(bytes: &[u8]) -> Result<Rows, Damaged> {
         let mut from = Reader::new(bytes);
         let mut rows = Rows::of_genesis(from.bytes(1 << 22)?)?;
@@ -520,7 +526,7 @@ impl Rows {
     }
 }
 
-/// A row as a command finds it.
+/// A row as a command sees it.
 struct Seen<'a> {
     settings: &'a Settings,
     state: Option<&'a [u8]>,
@@ -569,7 +575,7 @@ impl View for Viewed<'_> {
             Ttl::Usual | Ttl::Never => return 0,
             Ttl::For(left) => left.as_millis().try_into().unwrap_or(u64::MAX),
         };
-        // 0 is for ever, and behind the last reading there is none.
+        // 0 means for ever, and no time after the last has readings.
         self.now.saturating_add(left).clamp(1, stamp::LATEST_MS)
     }
 

@@ -1,4 +1,4 @@
-//! The window against a set of numbers, and what is kept of numbers below it.
+//! Tests the window, and the ranges of numbers below it, against a set of numbers.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ fn recent(number: u64) -> Recent {
     Recent { number, stamp: number * 10, refused: false, reply: Some(vec![number as u8]) }
 }
 
-/// The window against a set of numbers, over jumps of every size, and joined with another.
+/// Compares the window with a set of numbers over jumps of every size, and after joins.
 #[test]
 fn the_window_is_the_set_of_done_numbers() {
     let (mut random, mut known) = (fastrand::Rng::with_seed(7), 0);
@@ -52,7 +52,7 @@ fn check(client: &Client, done: &BTreeSet<u64>, is_known: bool) {
     }
 }
 
-/// While a node is away whose ring has a client's writes, the client goes on for thousands.
+/// A client continues for thousands of writes while the node is away whose ring has some of them.
 #[test]
 fn what_was_not_done_is_known_however_many_were_done_since() {
     let mut sessions = Sessions::default();
@@ -93,7 +93,8 @@ fn sessions_come_back_from_bytes() {
     assert_eq!((sessions.forgotten, sessions.standing(b"c", 5)), (2005, Standing::New));
 }
 
-/// The numbers of a name that were not counted, in any order of put-backs, and joined with another history's.
+/// Tests the uncounted numbers of a name with put-backs in any order, and joined with another
+/// history.
 #[test]
 fn a_name_knows_which_numbers_below_its_last_are_missing() {
     let mut random = fastrand::Rng::with_seed(5);

@@ -1,4 +1,4 @@
-//! Changes: what a write does to a row, as a state that is joined with what there is.
+//! Changes: the effect of a write on a row, as a state that is joined with the row's state.
 
 use interlock_table::{Change, Given, Value};
 use smallvec::SmallVec;
@@ -12,12 +12,12 @@ use crate::stamp::Stamp;
 pub(super) const NOTHING: Cell<'static> = Cell::Borrowed(pack::NIL);
 
 impl Rules {
-    /// The change as a state, which others join. `None`: there is no row that it could change.
+    /// Returns a change as a state for others to join. `None`: the row to change does not exist.
     ///
-    /// A row that is not given as a whole, and that somebody makes elsewhere at the same time, has what is
-    /// given there.
+    /// If the same row is created elsewhere at the same time, columns that are not given here have
+    /// the values given there.
     ///
-    /// `stamp` is a new one: later than all that were joined here.
+    /// `stamp` must be later than all stamps that were joined here.
     pub fn delta(
         &self,
         before: Option<&[u8]>,
@@ -29,7 +29,7 @@ impl Rules {
         self.changed(cells.as_deref(), change, stamp, now_ms).map(|cells| self.encode(&cells))
     }
 
-    /// The state after a change. `None`: it changes nothing.
+    /// Returns the state after a change. `None`: it changes nothing.
     pub fn apply(
         &self,
         before: Option<&[u8]>,
@@ -40,7 +40,7 @@ impl Rules {
         self.apply_seen(before, &self.view_of(before, now_ms), change, stamp, now_ms)
     }
 
-    /// As `apply`, with the row that was seen at this time in the state before.
+    /// Like `apply`, with the row that the state before shows at this time.
     pub fn apply_seen(
         &self,
         before: Option<&[u8]>,
@@ -53,7 +53,7 @@ impl Rules {
             return self.changed(None, change, stamp, now_ms).map(|cells| self.encode(&cells));
         };
         let is_of_columns = matches!(change, Change::Patch { .. } | Change::Raise { .. });
-        // Cells that a state has not are not in its bytes.
+        // The cells that a state lacks are not in its bytes.
         let is_whole = |last: &&[u8]| before.as_ptr_range().contains(&last.as_ptr());
         if is_of_columns && view.is_there && view.cells.last().is_some_and(is_whole) {
             return self.patched(before, view, change, stamp);
@@ -61,7 +61,7 @@ impl Rules {
         self.apply_whole(before, change, stamp, now_ms)
     }
 
-    /// The value that a column of a row shows once it was raised.
+    /// Returns the value that a column of a row shows after it is raised.
     pub fn raised(
         &self,
         view: &View<'_>,
@@ -81,7 +81,7 @@ impl Rules {
         value
     }
 
-    /// The cells of a column of a row that is there that are others once it is raised.
+    /// Returns the cells that differ after a column of an existing row is raised.
     fn raised_cells(
         &self,
         cells: &[&[u8]],
@@ -99,8 +99,8 @@ impl Rules {
         self.joined_column(column, cells, delta).map(|cell| cell.map(Cell::into_owned))
     }
 
-    /// The state after a change of columns of a row that is there. The cells of all others are copied as
-    /// they are.
+    /// Returns the state after some columns of an existing row change. All other cells are copied
+    /// unchanged.
     fn patched(
         &self,
         before: &[u8],
@@ -157,7 +157,7 @@ impl Rules {
         Some(State(state))
     }
 
-    /// As `apply`, whatever the change is.
+    /// Like `apply`, for every kind of change.
     fn apply_whole(
         &self,
         before: &[u8],
@@ -293,7 +293,7 @@ impl Rules {
         delta
     }
 
-    /// A change that makes a row, and what it has of before in the same life.
+    /// Returns a change that creates a row, and the earlier cells of the same life.
     pub(super) fn born<'a, 'c>(
         &self,
         cells: Option<&'c [Cell<'a>]>,
@@ -307,7 +307,7 @@ impl Rules {
                 delta[FLOOR] = cells[FLOOR].clone();
                 before = Some(cells);
             } else {
-                // All who see the expired row make the next on the same floor.
+                // All nodes that see the expired row create the next one on the same floor.
                 delta[FLOOR] = packed(&Stamp { reading: end(cells), writer: "" });
             }
         }
@@ -333,7 +333,7 @@ impl Rules {
     }
 }
 
-/// The cells of a column, and those behind it.
+/// Returns the cells of a column and those after it.
 fn of<'c, 'a>(cells: Option<&'c [Cell<'a>]>, column: &Column) -> Option<&'c [Cell<'a>]> {
     cells.map(|cells| &cells[column.at..])
 }
@@ -342,7 +342,7 @@ pub(super) fn packed<'a>(stamp: &Stamp) -> Cell<'a> {
     marked(stamp).into_vec().into()
 }
 
-/// The stamp as an item.
+/// Encodes a stamp as an item.
 fn marked(stamp: &Stamp) -> SmallVec<[u8; 64]> {
     let mut item = SmallVec::new();
     item.extend_from_slice(&[0xC4, 8 + stamp.writer.len() as u8]);

@@ -1,17 +1,17 @@
-//! Checking bytes from outside: only what these rules could have written is a state.
+//! Checks of bytes from outside: only bytes that these rules could have written are a state.
 
 use super::{Rules, ALIVE, BIRTH, EXPIRES, FLOOR, NEVER};
 use crate::column::{is_stamp, BORN, LIFE};
 use crate::pack::{self, Items};
 use crate::stamp::{self, READINGS};
 
-/// Returns whether it is a state in its only form, so that every join of it is one too.
+/// Returns whether the bytes are a state in canonical form, so that every join with it is one too.
 pub(super) fn is_state(rules: &Rules, bytes: &[u8]) -> bool {
     let Some(items) = Items::of(bytes) else { return false };
     if items.left() != rules.width || pack::length(bytes) != Some(bytes.len()) {
         return false;
     }
-    // A list in a longer form than it needs.
+    // The list must have the shortest header.
     let mut head = Vec::with_capacity(5);
     pack::put_list(&mut head, rules.width);
     if !bytes.starts_with(&head) {
@@ -27,7 +27,7 @@ pub(super) fn is_state(rules: &Rules, bytes: &[u8]) -> bool {
         && (!is_born || is_stamp(birth))
         && (!is_made || is_born && (alive == BORN || is_stamp(alive)))
         && (is_made || expires == 0)
-        // A tombstone has a floor, and nothing else.
+        // A tombstone has only a floor.
         && (is_born || floor != NEVER && cells[super::FIRST..].iter().all(|c| *c == pack::NIL))
         && again == cells[EXPIRES]
         && expires <= stamp::LATEST_MS
@@ -35,7 +35,7 @@ pub(super) fn is_state(rules: &Rules, bytes: &[u8]) -> bool {
     right && is_folded(rules, &cells)
 }
 
-/// Returns whether every stamp for which a number stands is that number.
+/// Returns whether every stamp that a number can replace is replaced.
 fn is_folded(rules: &Rules, cells: &[&[u8]]) -> bool {
     let (birth, alive) = (cells[BIRTH], cells[ALIVE]);
     let is_folded = |mark: &[u8]| match mark {
@@ -46,7 +46,7 @@ fn is_folded(rules: &Rules, cells: &[&[u8]]) -> bool {
     alive != birth && rules.registers().all(|at| is_folded(cells[at + 1]))
 }
 
-/// A floor is nothing, a delete's stamp, or the end of a life that expired, which nobody wrote.
+/// A floor is empty, a delete's stamp, or the end of an expired life, which has no writer.
 fn is_floor(item: &[u8]) -> bool {
     let end = |packed: &[u8]| packed.len() == 8 && stamp::reading(packed) < READINGS;
     item == NEVER

@@ -1,4 +1,5 @@
-//! States of another data centre: whose sums are whose, and what of a state came from elsewhere.
+//! States of another data centre: who owns which sums, and which parts of a state came from
+//! elsewhere.
 
 use super::join::reading;
 use super::{Rules, State, ALIVE, BIRTH, FLOOR};
@@ -7,19 +8,20 @@ use crate::pack;
 use crate::stamp;
 
 impl Rules {
-    /// Takes in a state of another data centre, as `join_bytes`, but its own sums are what it says that they are, if
-    /// it says so later than all that it said before: its log may have lost what others have heard of. An
-    /// earlier word counts only where there is none.
+    /// Joins a state of another data centre, like `join_bytes`. If its report is later than all
+    /// before, its own sums are taken as it reports them: its log may have lost writes that others
+    /// have seen. An earlier report counts only if there is no other.
     ///
-    /// A delete of our own data centre that is new to it was lost there, and comes back. As one that is put back, it does
-    /// nothing to a row that was written later, though others have the row's next life already.
+    /// A delete by our own data centre that our state lacks was lost here and comes back. Like a
+    /// put-back, it does not affect a row that was written later, although others already have the
+    /// row's next life.
     ///
     /// # Arguments
     ///
     /// `own` is the name of our data centre.
     ///
-    /// `is_of` tells of a writer and the time of its total whether that is known to the other data centre, of this
-    /// name, by its entries.
+    /// `is_of` returns, for a writer and the time of its total, whether the other data centre,
+    /// `centre`, knows that total from its entries.
     pub fn join_far(
         &self,
         ours: &[u8],
@@ -68,14 +70,16 @@ impl Rules {
         (joined.as_bytes() != ours).then_some(joined)
     }
 
-    /// Returns whether ours has a later stamp of a data centre's own than that has sent: it has lost what it wrote.
+    /// Returns whether our state has a later stamp by a data centre than the state it sent: it has
+    /// lost its own writes.
     pub fn has_more_of(&self, dc: &[u8], ours: &[u8], theirs: &State) -> bool {
         let (one, other) = (self.spread(&self.cells(ours)), self.spread(&self.cells(&theirs.0)));
         let mut stamps = [FLOOR, BIRTH, ALIVE].into_iter().chain(self.registers().map(|at| at + 1));
         stamps.any(|at| is_of(&one[at], dc) && reading(&one[at]) > reading(&other[at]))
     }
 
-    /// Returns whether the delete that is this floor is of a data centre that wrote later to a life below it.
+    /// Returns whether our own data centre made the delete of this floor and wrote later to a life
+    /// below it.
     fn is_overtaken(&self, floor: &Cell<'_>, life: &[Cell<'_>], own: &[u8]) -> bool {
         let deleted = reading(floor);
         let is_own = |cell: &Cell<'_>| is_of(cell, own);
@@ -90,7 +94,7 @@ impl Rules {
                 > deleted
     }
 
-    /// The reading of the last addition to any sum of some writers.
+    /// Returns the reading of the last addition by some writers to any sum.
     pub(super) fn last_added(&self, cells: &[Cell<'_>], is_of: impl Fn(&[u8]) -> bool) -> u64 {
         let columns = self.columns.iter().filter_map(|it| Some((it, it.joined_at()?)));
         let totals = columns.flat_map(|(column, at)| column.totals(&cells[at]));
@@ -98,7 +102,7 @@ impl Rules {
         totals.filter(|total| is_one(total.name)).map(|total| total.at).max().unwrap_or(0)
     }
 
-    /// Calls for each total of a state's sums, with its writer and its time.
+    /// Calls a function for the writer and time of each total in a state's sums.
     pub fn each_total(&self, state: &State, mut call: impl FnMut(&[u8], u64)) {
         let cells = self.cells(state.as_bytes());
         for (column, at) in self.columns.iter().filter_map(|it| Some((it, it.joined_at()?))) {
@@ -106,8 +110,8 @@ impl Rules {
         }
     }
 
-    /// Returns whether somebody else than a data centre may have had a part in a state, or one of its own writers
-    /// whose sums are not known by its entries alone.
+    /// Returns whether others than this data centre may have contributed to a state, or one of its
+    /// own writers whose sums its entries alone do not determine.
     pub fn is_of_others(&self, state: &[u8], dc: &[u8], is_joined: &dyn Fn(&[u8]) -> bool) -> bool {
         let cells = self.cells(state);
         let is_foreign = |cell: &Cell<'_>| {
@@ -119,7 +123,7 @@ impl Rules {
             return true;
         }
         self.columns.iter().filter_map(|it| Some((it, it.joined_at()?))).any(|(column, at)| {
-            // Nobody can tell who set the greatest value, or the bits.
+            // The greatest value and the bits do not show who set them.
             let is_nameless = !column.is_register() && &*cells[at] != pack::NIL;
             let is_far =
                 |name: &[u8]| stamp::parts(name).is_some_and(|(of, _)| of != dc) || is_joined(name);
@@ -128,7 +132,7 @@ impl Rules {
     }
 }
 
-/// Returns whether it is a stamp of a writer of a data centre.
+/// Returns whether the cell is a stamp by a writer of a data centre.
 fn is_of(cell: &Cell<'_>, dc: &[u8]) -> bool {
     let writer = pack::bytes(cell).and_then(|stamp| stamp.get(8..)).unwrap_or(&[]);
     stamp::parts(writer).is_some_and(|(of, _)| of == dc)

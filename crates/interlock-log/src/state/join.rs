@@ -1,4 +1,4 @@
-//! Joining: two states of a key as one.
+//! Joining two states of a key.
 
 use std::cmp::Ordering;
 
@@ -8,22 +8,22 @@ use crate::column::{Cell, Column, BORN, LIFE, WIDEST};
 use crate::pack;
 use crate::stamp;
 
-/// Two states as one.
+/// Result of joining two states.
 pub(super) enum Joined<'a> {
-    /// The same as ours.
+    /// It is the same as ours.
     Ours,
     Theirs,
     New(Vec<Cell<'a>>),
 }
 
 impl Rules {
-    /// Two states of a key as one. `None`: the same as ours.
+    /// Joins two states of a key. `None`: the result is the same as ours.
     pub fn join(&self, ours: Option<&State>, theirs: &State) -> Option<State> {
         let Some(ours) = ours else { return Some(theirs.clone()) };
         self.join_bytes(&ours.0, theirs)
     }
 
-    /// As `join`, of the bytes of a state.
+    /// Like `join`, for the bytes of a state.
     pub fn join_bytes(&self, ours: &[u8], theirs: &State) -> Option<State> {
         if *ours == *theirs.0 {
             return None;
@@ -35,8 +35,8 @@ impl Rules {
         }
     }
 
-    /// As `join_bytes`, where the later is not always left: `place` says of two readings of a value with
-    /// which each counts.
+    /// Like `join_bytes`, but the later value does not always win: `place` returns the readings
+    /// with which two values count.
     pub fn join_placed(
         &self,
         ours: &[u8],
@@ -68,7 +68,7 @@ impl Rules {
         (*joined.0 != *ours).then_some(joined)
     }
 
-    /// A state without what some writers have added to its sums.
+    /// Returns a state without the totals of some writers in its sums.
     pub fn without(&self, state: State, is_gone: impl Fn(&[u8], u64) -> bool) -> State {
         let cells = self.cells(&state.0);
         let mut left: Option<Vec<Cell<'_>>> = None;
@@ -81,7 +81,7 @@ impl Rules {
         left.map(|cells| self.encode(&cells)).unwrap_or(state)
     }
 
-    /// The highest reading of what a change would set over.
+    /// Returns the highest reading that a change would overwrite.
     pub fn latest(&self, before: &[u8], change: &Change) -> u64 {
         let cells = self.spread(&self.cells(before));
         let columns = |numbers: &mut dyn Iterator<Item = usize>| {
@@ -92,7 +92,7 @@ impl Rules {
         let all = || columns(&mut (0..self.columns.len()));
         match change {
             Change::Patch { given } => columns(&mut given.iter().map(|(column, _)| *column)),
-            // What is added counts, whenever it comes.
+            // An addition counts whenever it arrives; only a raise of a `last` column overwrites.
             Change::Raise { column, .. } if self.merges[*column] == Merge::Last => {
                 columns(&mut std::iter::once(*column))
             }
@@ -100,7 +100,7 @@ impl Rules {
             Change::Expire { .. } => life,
             Change::Replace { .. } => life.max(all()),
             Change::Create { .. } | Change::CreateBy { .. } => reading(&cells[FLOOR]),
-            // What was added since is not to go with it.
+            // A delete must not remove later additions.
             Change::Delete => {
                 reading(&cells[BIRTH]).max(life).max(all()).max(self.last_added(&cells, |_| true))
             }
@@ -117,8 +117,7 @@ impl Rules {
         self.joined_columns(ours, theirs)
     }
 
-    /// Both as one, where the stamps of their creation and time to live are the same, or theirs has no
-    /// time to live.
+    /// Joins states with the same creation and time to live, or theirs without a time to live.
     fn joined_columns<'a>(&self, ours: &[Cell<'a>], theirs: &[Cell<'a>]) -> Joined<'a> {
         let mut joined: Option<Vec<Cell<'a>>> = None;
         for column in &self.columns {
@@ -151,8 +150,8 @@ impl Rules {
         joined.map_or(Joined::Ours, Joined::New)
     }
 
-    /// The cells of a column that are others once it is joined with a change of a row that is there. The
-    /// change has a stamp of its own.
+    /// Returns the cells of a column of an existing row that differ after it is joined with a
+    /// change. The change has its own stamp.
     pub(super) fn joined_column<'a>(
         &self,
         column: &Column,
@@ -185,7 +184,7 @@ impl Rules {
         joined
     }
 
-    /// Both as one, whatever their stamps are; their floor is the same.
+    /// Joins states with the same floor and any other stamps.
     fn joined_whole<'a>(&self, ours: &[Cell<'a>], theirs: &[Cell<'a>]) -> Vec<Cell<'a>> {
         let mut joined = self.spread(ours);
         let other = self.spread(theirs);
@@ -215,12 +214,12 @@ impl Rules {
         joined
     }
 
-    /// Both as one, where they are of different lives, or of two creations of one.
+    /// Joins states of different lives, or with two creations of one life.
     fn joined_apart<'a>(&self, ours: &[Cell<'a>], theirs: &[Cell<'a>]) -> Joined<'a> {
         if ours[FLOOR] == theirs[FLOOR] {
             let ours_is_older = order(&ours[BIRTH], &theirs[BIRTH]) != Ordering::Greater;
             let (older, newer) = if ours_is_older { (ours, theirs) } else { (theirs, ours) };
-            // The newer was made by one who had forgotten that the older ever was.
+            // The newer row was created by a node that had forgotten the older one.
             if expires(older) > 0 && self.is_out_of_force(end(older), newer) {
                 return if ours_is_older { Joined::Theirs } else { Joined::Ours };
             }
@@ -236,7 +235,7 @@ impl Rules {
         if !self.is_out_of_force(reading(&higher[FLOOR]), lower) {
             return all_higher;
         }
-        // The lower was made by one who had forgotten the delete; both may live.
+        // The lower row was created by a node that had forgotten the delete; both may be alive.
         if &*higher[ALIVE] == pack::NIL && &*higher[BIRTH] == NEVER {
             return all_lower;
         }
@@ -248,13 +247,14 @@ impl Rules {
         differing(self.joined_whole(&joined, higher), ours)
     }
 
-    /// Returns whether a row was made so long after this end of a life that it does not count.
+    /// Returns whether a row was created so long after the end of a life that this end no longer
+    /// affects it.
     fn is_out_of_force(&self, end: u64, cells: &[Cell<'_>]) -> bool {
         &*cells[BIRTH] != NEVER
             && reading(&cells[BIRTH]) >= end.saturating_add(stamp::hybrid(self.age_ms))
     }
 
-    /// Cells in which each stamp stands where it belongs.
+    /// Returns the cells with every replaced stamp restored.
     pub(super) fn spread<'a>(&self, cells: &[Cell<'a>]) -> Vec<Cell<'a>> {
         let mut found = cells.to_vec();
         found[ALIVE] = stamp_of(&cells[ALIVE], cells).clone();
@@ -264,7 +264,7 @@ impl Rules {
         found
     }
 
-    /// Puts numbers for stamps that stand elsewhere.
+    /// Replaces repeated stamps with their numbers.
     pub(super) fn fold(&self, cells: &mut [Cell<'_>]) {
         for at in self.registers() {
             let stamp = std::mem::replace(&mut cells[at + 1], pack::NIL.into());
@@ -284,7 +284,7 @@ fn differing<'a>(joined: Vec<Cell<'a>>, ours: &[Cell<'a>]) -> Joined<'a> {
     }
 }
 
-/// A stamp of a register as a state keeps it.
+/// Returns a register's stamp as a state keeps it.
 fn folded<'a>(stamp: Cell<'a>, birth: &[u8], alive: &[u8]) -> Cell<'a> {
     if *stamp == *pack::NIL {
         stamp
@@ -297,7 +297,7 @@ fn folded<'a>(stamp: Cell<'a>, birth: &[u8], alive: &[u8]) -> Cell<'a> {
     }
 }
 
-/// The stamp that a cell is, or that it stands for.
+/// Returns the stamp of a cell, looked up if a number replaces it.
 fn stamp_of<'c, C: AsRef<[u8]>>(mark: &'c C, cells: &'c [C]) -> &'c C {
     match mark.as_ref() {
         BORN => &cells[BIRTH],
@@ -307,7 +307,7 @@ fn stamp_of<'c, C: AsRef<[u8]>>(mark: &'c C, cells: &'c [C]) -> &'c C {
     }
 }
 
-/// The order of two stamps; nil is before all.
+/// Orders two stamps; nil is before all others.
 fn order(one: &[u8], other: &[u8]) -> Ordering {
     pack::bytes(one).cmp(&pack::bytes(other))
 }
@@ -324,10 +324,10 @@ pub(super) fn expires(cells: &[Cell<'_>]) -> u64 {
     pack::unsigned(&cells[EXPIRES]).unwrap_or(0)
 }
 
-/// The end of a life that expires, as a reading.
+/// Returns the end of a life that expires, as a reading.
 ///
-/// A time to live that was over when it was set ends by then: else the next life, which begins on this
-/// floor, could come before the one that it is after.
+/// A time to live that was already over when it was set ends when it was set. Otherwise the next
+/// life, which begins on this floor, could come before the life that it follows.
 pub(super) fn end(cells: &[Cell<'_>]) -> u64 {
     stamp::hybrid(expires(cells)).max(reading(stamp_of(&cells[ALIVE], cells).as_ref()))
 }

@@ -1,4 +1,4 @@
-//! Changes that were done to a row and come again where it is not as it was then.
+//! Changes that were done once and come back to a row that is missing or has changed.
 
 use interlock_table::{By, Given, Value};
 
@@ -9,10 +9,10 @@ use crate::column::{Cell, BORN};
 use crate::pack;
 use crate::stamp::Stamp;
 
-/// A change that was done once already.
+/// A change that was already done once.
 #[derive(Clone, Copy, Debug)]
 pub enum Late<'a> {
-    /// To a column that is a sum.
+    /// An addition to a sum.
     Add {
         column: usize,
         by: By,
@@ -22,9 +22,9 @@ pub enum Late<'a> {
 }
 
 impl Rules {
-    /// The state after a change that was done to this row before, though the row is not there or not as it was: the
-    /// change waits for its row, and what was added counts whatever the sum is. `None`: the row was deleted since, or
-    /// such a change is nothing without its row.
+    /// Returns the state after a late change, even if the row is missing or has changed: the change
+    /// waits for its row, and an addition counts whatever the sum is. `None`: the row was deleted
+    /// or has expired since, or the change has no effect.
     pub fn apply_late(
         &self,
         before: Option<&[u8]>,
@@ -42,7 +42,7 @@ impl Rules {
         if stamp.reading <= over {
             return None;
         }
-        // Cells of the same life; those of an expired one are none.
+        // Cells of the same life, if it has not expired.
         let same = cells.as_ref().filter(|cells| !is_expired(cells));
         let mut delta = match (alive, &cells, late) {
             (_, _, Late::Delete) => {
@@ -83,7 +83,7 @@ impl Rules {
         }
     }
 
-    /// The value that a column shows in a state, be there a row or not.
+    /// Returns the value of a column in a state, whether or not the state shows a row.
     pub fn value_in(&self, state: &State, column: usize) -> Value<'static> {
         let (column, cells) = (&self.columns[column], self.cells(state.as_bytes()));
         interlock_rows::text::owned(column.value(|at| &cells[at]))

@@ -1,23 +1,23 @@
-//! Layouts: states that were written for another row's class, laid out anew.
+//! Layouts: converting states that were written for an earlier row class.
 
 use super::{Invalid, Rules, State, ALIVE, BIRTH, FIRST};
 use crate::pack;
 
-/// Columns of states when they were written, and their merge kinds.
+/// The columns and merge kinds with which states were written.
 pub struct Layout {
     rules: Rules,
-    /// Of each column as it is now, its number then.
+    /// The earlier number of each current column.
     then: Vec<Option<usize>>,
 }
 
 impl Rules {
-    /// The text of the layout of these states: the columns, then their merge kinds.
+    /// Returns the layout of these states as text: the columns, then their merge kinds.
     pub fn layout(&self) -> String {
         let merges: Vec<_> = self.merges.iter().map(|merge| merge.name()).collect();
         format!("{}; {}", self.schema, merges.join(", "))
     }
 
-    /// The layout of a text, as [`Rules::layout`] writes it.
+    /// Parses a layout as [`Rules::layout`] writes it.
     pub fn layout_of(&self, text: &str) -> Result<Layout, Invalid> {
         let rules = Rules::parse(&format!("{text}; {} ms", self.age_ms))?;
         let before = rules.schema.columns();
@@ -29,12 +29,12 @@ impl Rules {
         Ok(Layout { then, rules })
     }
 
-    /// A state of another layout in this one. A column that is new, or that merges otherwise now, is as if
-    /// nobody had set it; one that is gone is left out.
+    /// Converts a state from another layout. A column that is new or has another merge kind is
+    /// unset; removed columns are dropped.
     ///
     /// # Errors
     ///
-    /// It is no state of that layout, or has a value that its column cannot hold any more.
+    /// The bytes are not a state of that layout, or a value does not fit its column any more.
     pub fn relaid(&self, layout: &Layout, state: &[u8]) -> Result<State, Invalid> {
         let cells = layout.rules.check(state)?;
         let cells = layout.rules.cells(&cells.0);

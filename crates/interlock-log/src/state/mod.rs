@@ -1,17 +1,18 @@
-//! States: a row with all that is needed to join it with another of its key, as bytes.
+//! States: a row with everything needed to join it with another state of its key, as bytes.
 //!
-//! A state has a *floor*, the stamp of the newest delete that its life comes after; of two with
-//! different floors the higher is left as a whole, so a delete wins over what is changed at the same
-//! time. Two with the same floor are joined column by column. A change is a state too, of the columns
-//! that it changes; a state without a time to live is of a row whose creation has not come yet, or of a
-//! deleted one (a tombstone), and shows no row.
+//! A state has a *floor*: the stamp of the newest delete before its life. Of two states with
+//! different floors the higher one wins as a whole, so a delete wins over concurrent changes. Two
+//! states with the same floor are joined column by column. A change is also a state, with only the
+//! columns that it changes. A state without a time to live is of a row whose creation has not
+//! arrived yet or of a deleted row (a tombstone), and shows no row.
 //!
-//! Joining is associative, commutative and idempotent, also while nodes forget tombstones, as long as
-//! every change is everywhere within half of the age at which they do.
+//! Joining is associative, commutative and idempotent, even while nodes forget tombstones, provided
+//! that every change reaches all nodes within half of the age at which they forget.
 //!
-//! A state is a msgpack list: the floor, the stamp of the row's creation, that of its time to live, when
-//! it expires (ms since 1970; 0: never), and the cells of the columns. It is kept in memory as it is
-//! written: to join two is to copy most of one. Equal states are equal bytes.
+//! A state is a msgpack list: the floor, the stamp of the row's creation, the stamp of its time to
+//! live, the expiry time (ms since 1970; 0: never), and the cells of the columns. It is kept in
+//! memory in this form: joining two states mostly copies one of them. Equal states have equal
+//! bytes.
 
 mod change;
 mod check;
@@ -35,33 +36,33 @@ pub use self::layout::Layout;
 pub use crate::column::Merge;
 pub use interlock_table::Change;
 
-// The cells in front of those of the columns.
+// The cells before those of the columns.
 const FLOOR: usize = 0;
 const BIRTH: usize = 1;
 const ALIVE: usize = 2;
 const EXPIRES: usize = 3;
 const FIRST: usize = 4;
 
-/// A packed stamp that is before all others, as an item.
+/// An encoded packed stamp that is before all others.
 const NEVER: &[u8] = &[0xC4, 0];
 
-/// A state, or a change, of one row. It was made by [`Rules`], or is checked.
+/// A state or a change of one row, made or checked by [`Rules`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct State(Vec<u8>);
 
 impl State {
-    /// As [`Rules::check`] takes it.
+    /// The bytes, as [`Rules::check`] accepts them.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The bytes alone, for whoever keeps many.
+    /// The bytes alone, which take less memory.
     pub fn into_bytes(self) -> Box<[u8]> {
         self.0.into()
     }
 }
 
-/// The reason for which there can be no such rules, or no such state.
+/// The reason why rules or a state are invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid(pub String);
 
@@ -73,7 +74,7 @@ impl std::fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-/// The states of one table: how they are made, joined, and seen as rows.
+/// Rules for the states of one table: how they are made, joined and shown as rows.
 #[derive(Clone, Debug)]
 pub struct Rules {
     schema: Schema,
@@ -84,10 +85,11 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Rules for rows of these columns, each with its merge kind.
+    /// Creates rules for rows of these columns, each with its merge kind.
     ///
-    /// `age_ms`: for how long nodes remember a deleted or expired row. The same at all nodes, for it
-    /// decides how states are joined. Errors: it is 0, or a merge kind is not for its column's type.
+    /// `age_ms`: how long nodes remember a deleted or expired row. All nodes must use the same age,
+    /// because it decides how states are joined. Errors: it is 0, or a merge kind does not fit its
+    /// column's type.
     pub fn new(schema: Schema, merges: &[Merge], age_ms: u64) -> Result<Rules, Invalid> {
         let declared = schema.columns();
         if age_ms == 0 {
@@ -110,7 +112,7 @@ impl Rules {
         Ok(Rules { schema, columns, merges: merges.to_vec(), age_ms, width: at })
     }
 
-    /// The rules of a text, as [`Rules::fingerprint`] writes it.
+    /// Parses rules as [`Rules::fingerprint`] writes them.
     pub fn parse(fingerprint: &str) -> Result<Rules, Invalid> {
         let invalid = || Invalid(format!("{fingerprint:?} is not a set of rules of a table"));
         let mut parts = fingerprint.rsplitn(3, "; ");
@@ -121,7 +123,7 @@ impl Rules {
         Rules::new(schema, &merges.ok_or_else(invalid)?, age)
     }
 
-    /// The settings that all nodes of a cluster must have in common, as text.
+    /// Returns the settings that all nodes of a cluster must share, as text.
     pub fn fingerprint(&self) -> String {
         format!("{}; {} ms", self.layout(), self.age_ms)
     }
@@ -134,12 +136,12 @@ impl Rules {
         &self.merges
     }
 
-    /// For how long a deleted or expired row is remembered, in ms.
+    /// Time for which a deleted or expired row is remembered, in ms.
     pub fn age_ms(&self) -> u64 {
         self.age_ms
     }
 
-    /// Takes bytes from outside. Errors: they are no state that these rules could have written.
+    /// Accepts bytes from outside. Errors: these rules could not have written them.
     pub fn check(&self, bytes: &[u8]) -> Result<State, Invalid> {
         if check::is_state(self, bytes) {
             Ok(State(bytes.into()))
@@ -148,24 +150,24 @@ impl Rules {
         }
     }
 
-    /// Takes bytes that were a state's. What else they are shows no row, or a wrong one.
+    /// Accepts bytes of a state without a check. Any other bytes show no row or a wrong one.
     pub fn trust(&self, bytes: Box<[u8]>) -> State {
         State(bytes.into())
     }
 
-    /// The row that a state shows at a time, in ms since 1970.
+    /// Returns the row that a state shows at a time, in ms since 1970.
     pub fn view<'a>(&'a self, state: Option<&'a State>, now_ms: u64) -> View<'a> {
         self.view_of(state.map(|state| &*state.0), now_ms)
     }
 
-    /// As `view`, of the bytes of a state.
+    /// Like `view`, for the bytes of a state.
     pub fn view_of<'a>(&'a self, state: Option<&'a [u8]>, now_ms: u64) -> View<'a> {
         let cells = state.map_or_else(SmallVec::new, |state| self.raw(state));
         let is_there = !cells.is_empty() && is_alive(cells[ALIVE], cells[EXPIRES], now_ms);
         View { rules: self, cells, is_there, raised: RefCell::default() }
     }
 
-    /// The life of a state's row, whatever columns it has.
+    /// Returns the life of a state's row, for any columns.
     pub fn life(&self, state: &[u8]) -> Life {
         let mut items = Items::of(state);
         let mut next = || items.as_mut().and_then(Iterator::next).unwrap_or(pack::NIL);
@@ -185,7 +187,8 @@ impl Rules {
         Life { is_made: alive != pack::NIL, is_tombstone, expires_at, forgettable_at }
     }
 
-    /// Returns whether two states are of one life of a row: made, expiring and deleted at the same times.
+    /// Returns whether two states have the same life of a row: created, expiring and deleted at the
+    /// same times.
     pub fn is_same_life(&self, one: &[u8], other: &[u8]) -> bool {
         let Some(mut items) = Items::of(one) else { return false };
         let length = match items.nth(FIRST) {
@@ -195,25 +198,25 @@ impl Rules {
         other.len() >= length && one[..length] == other[..length]
     }
 
-    /// The data centre in which the row was made. `None`: there is no row.
+    /// Returns the data centre in which the row was created. `None`: the row does not exist.
     pub fn origin<'a>(&self, state: &'a [u8]) -> Option<&'a [u8]> {
         let birth = pack::bytes(Items::of(state)?.nth(BIRTH)?)?;
         stamp::parts(birth.get(8..)?).map(|(dc, _)| dc)
     }
 
-    /// The newest stamp of a state, packed: what a clock must be told of.
+    /// Returns the newest stamp of a state, packed, which a clock must see.
     pub fn newest<'a>(&self, state: &'a State) -> &'a [u8] {
         self.newest_of(&state.0)
     }
 
-    /// As `newest`, of the bytes of a state.
+    /// Like `newest`, for the bytes of a state.
     pub fn newest_of<'a>(&self, state: &'a [u8]) -> &'a [u8] {
         let cells = self.raw(state);
         let at = [FLOOR, BIRTH, ALIVE].into_iter().chain(self.registers().map(|at| at + 1));
         at.filter_map(|at| pack::bytes(cells[at])).max().unwrap_or(&[])
     }
 
-    /// The items of a state; nil for those that it has not.
+    /// Returns the items of a state, with nil for missing ones.
     #[inline]
     fn raw<'a>(&self, state: &'a [u8]) -> Cells<'a> {
         let mut cells = SmallVec::from_elem(pack::NIL, self.width);
@@ -250,14 +253,14 @@ impl Rules {
 /// The life of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
-    /// It was made, and is there unless it has expired.
+    /// It was created, and exists unless it has expired.
     pub is_made: bool,
-    /// It is what a delete leaves.
+    /// It is the state after a delete.
     pub is_tombstone: bool,
     /// In ms since 1970; 0: never, or no row.
     pub expires_at: u64,
-    /// From when a node may forget it, in ms since 1970; 0: never. A node that has forgotten a state
-    /// and one that has not still come to the same rows.
+    /// Time from which a node may forget it, in ms since 1970; 0: never. Nodes that have forgotten
+    /// a state and nodes that have not reach the same rows.
     pub forgettable_at: u64,
 }
 
@@ -274,14 +277,15 @@ pub struct View<'a> {
     rules: &'a Rules,
     cells: Cells<'a>,
     is_there: bool,
-    /// The cells that [`Rules::raised`] computed last: a reply shows their value, and the state gets them.
+    /// Cells that [`Rules::raised`] computed last: a reply shows their value, then they go into the
+    /// state.
     raised: RefCell<Option<Raised>>,
 }
 
-/// The cells of a state; of most tables they need no memory of their own.
+/// The cells of a state; those of most tables need no heap memory.
 type Cells<'a> = SmallVec<[&'a [u8]; 24]>;
 
-/// Cells of a column that are others once it is raised to a value.
+/// Cells of a column that differ after it is raised to a value.
 #[derive(Clone, Debug)]
 struct Raised {
     column: usize,
@@ -296,7 +300,7 @@ impl<'a> View<'a> {
         self.is_there
     }
 
-    /// The value of a column by its number; zero or nothing where there is no row.
+    /// Returns the value of a column by number; zero or empty if the row does not exist.
     pub fn value(&self, column: usize) -> Value<'a> {
         self.value_of(&self.rules.columns[column])
     }
@@ -309,7 +313,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The time at which the row expires, in ms since 1970; 0: never, or no row.
+    /// Time at which the row expires, in ms since 1970; 0: never, or no row.
     pub fn expires_at(&self) -> u64 {
         if self.is_there {
             pack::unsigned(self.cells[EXPIRES]).unwrap_or(0)
@@ -318,12 +322,12 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The values of all columns. `None`: there is no row.
+    /// Returns the values of all columns. `None`: the row does not exist.
     pub fn values(&self) -> Option<Vec<Value<'a>>> {
         self.is_there.then(|| (0..self.rules.columns.len()).map(|n| self.value(n)).collect())
     }
 
-    /// Returns whether the column is of floats of 32 bits, which values are given as of 64.
+    /// Returns whether the column has 32-bit floats, whose values are returned as 64-bit floats.
     pub fn is_narrow(&self, column: usize) -> bool {
         self.rules.columns[column].kind == Kind::F32
     }

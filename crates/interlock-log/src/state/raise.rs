@@ -1,4 +1,4 @@
-//! Sums that are raised where their bytes are: what counters do all the time.
+//! Sums raised in place, as counters are all the time.
 
 use interlock_table::Value;
 
@@ -8,9 +8,10 @@ use crate::pack::Items;
 use crate::stamp::Stamp;
 
 impl Rules {
-    /// Raises a column of a row that is there by changing the numbers of its writer in the state. `to`: the value
-    /// from the one that is shown. Returns what is shown then, and the state is as after [`Rules::apply`]. `None`:
-    /// it takes more than that, or `to` refuses; nothing is changed.
+    /// Raises a column of an existing row by overwriting the numbers of its writer in the state.
+    /// `to` returns the new value for the shown one. Returns the value shown afterwards; the state
+    /// is the same as after [`Rules::apply`]. `None`: this is not possible, or `to` refuses;
+    /// nothing is changed.
     pub fn raise_in_place(
         &self,
         state: &mut [u8],

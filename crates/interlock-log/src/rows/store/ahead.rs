@@ -1,5 +1,5 @@
-//! Keys that are looked up together, before the commands that name them are done one after the other: so
-//! the processor waits for the memory of many rows at once, and not for that of each.
+//! Lookup of the keys of several commands before they are done one after the other: the processor
+//! waits for the memory of many rows at once instead of for each in turn.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -8,7 +8,7 @@ use siphasher::sip::SipHasher13;
 use super::Store;
 use crate::machine::AHEAD;
 
-/// Hashes keys, which clients choose, by secrets that they do not know.
+/// Hashes keys, which clients choose, with secrets that clients do not know.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyHasher(SipHasher13);
 
@@ -25,7 +25,7 @@ impl KeyHasher {
 }
 
 impl Store {
-    /// Looks up a key of each command that comes next.
+    /// Looks up a key of each of the next commands.
     pub fn look_ahead<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>) {
         self.ahead.clear();
         let (mut hashed, mut count) = ([(0, &[][..]); AHEAD], 0);
@@ -38,12 +38,12 @@ impl Store {
         }
     }
 
-    /// The place that was found for the next command, if any was.
+    /// Takes the place that was found for the next command, if any.
     pub fn next_ahead(&mut self) -> Option<u32> {
         self.ahead.pop_front().flatten()
     }
 
-    /// As `place`, of a key that may be at a place.
+    /// Like `place`, for a key that may be at a known place.
     pub fn place_from(&self, known: Option<u32>, key: &[u8]) -> Option<u32> {
         let is_it = |place: &u32| self.entry(*place).is_some_and(|entry| entry.key() == key);
         known.filter(is_it).or_else(|| self.find(key))

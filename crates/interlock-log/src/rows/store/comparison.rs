@@ -1,4 +1,5 @@
-//! A store as it was beside the rows of another place, as a database: what each has that the other lacks.
+//! Comparison of a store's snapshot with rows elsewhere, such as in a database: what each side
+//! lacks.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -6,7 +7,7 @@ use hashbrown::HashTable;
 
 use super::{Entry, Held, Image};
 
-/// Compares an image with rows from elsewhere, each of which is given once.
+/// Compares an image with rows from elsewhere. Each row must be passed once.
 #[derive(Debug)]
 pub struct Comparison {
     image: Image,
@@ -16,14 +17,14 @@ pub struct Comparison {
     seen: Vec<bool>,
 }
 
-/// The difference between a row here and there.
+/// Difference between a row here and the same row elsewhere.
 #[derive(Clone, Debug, Default)]
 pub struct Difference {
-    /// They have something that is not here.
+    /// Their row has changes that are not here.
     pub brings: bool,
-    /// The row here, which has something that they have not.
+    /// The row here, if it has changes that theirs lacks.
     pub lacks: Option<Held>,
-    /// There is no such row here.
+    /// The row does not exist here.
     pub is_unknown: bool,
 }
 
@@ -39,8 +40,8 @@ impl Comparison {
         Comparison { seen: vec![false; rows.len()], image, rows, by_key, hasher }
     }
 
-    /// Compares a row. `None`: it is no state of such a table. `is_joined`: what they have was joined before, and
-    /// where it differs nevertheless, the row here is the right one.
+    /// Compares a row. `None`: their bytes are not a state of this table and there is no row here.
+    /// `is_joined`: their row was joined before, so the row here is right wherever it differs.
     pub fn row(&mut self, key: &[u8], theirs: &[u8], is_joined: bool) -> Option<Difference> {
         let is_it = |number: &usize| self.rows[*number].key() == key;
         let found = self.by_key.find(self.hasher.hash_one(key), is_it).copied();
@@ -56,7 +57,7 @@ impl Comparison {
             return Some(Difference { lacks: held(), ..Difference::default() });
         }
         let Ok(theirs) = self.image.rules.check(theirs) else {
-            // What is no state is written over where there is one.
+            // Invalid bytes are overwritten if the row exists here.
             let lacks = held();
             return lacks.map(|lacks| Difference { lacks: Some(lacks), ..Difference::default() });
         };
@@ -69,7 +70,7 @@ impl Comparison {
         Some(Difference { brings, lacks, is_unknown: false })
     }
 
-    /// The rows that were not compared.
+    /// Rows that were not compared.
     pub fn rest(&self) -> impl Iterator<Item = Held> + '_ {
         let rest = self.rows.iter().zip(&self.seen).filter(|(_, seen)| !**seen);
         rest.map(|(row, _)| Held(row.clone()))

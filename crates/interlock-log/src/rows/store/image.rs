@@ -1,10 +1,10 @@
-//! A store as it was at one moment, for other threads while it goes on. Both share the rows.
+//! A snapshot of a store, for other threads while the store changes. Both share the rows.
 
 use super::{Entry, Slots};
 use crate::codec;
 use crate::state::Rules;
 
-/// A store as it was.
+/// Snapshot of a store.
 #[derive(Clone, Debug)]
 pub struct Image {
     pub(super) numbers: [u64; 4],
@@ -13,7 +13,7 @@ pub struct Image {
     pub(super) entries: Slots<Entry>,
 }
 
-/// A row as it was.
+/// Snapshot of a row.
 #[derive(Clone, Debug)]
 pub struct Held(pub(super) Entry);
 
@@ -26,19 +26,19 @@ impl Held {
         self.0.state()
     }
 
-    /// The number of its last change.
+    /// Number of its last change.
     pub fn number(&self) -> u64 {
         self.0.changed
     }
 
-    /// Its last change came from another data centre, which has the row as it is.
+    /// Returns whether its last change came from another data centre, which has the same row.
     pub fn is_theirs(&self) -> bool {
         self.0.is_theirs
     }
 }
 
 impl Image {
-    /// Writes what [`super::Store::encode`] would have written.
+    /// Writes the same bytes as [`super::Store::encode`] at the time of the snapshot.
     pub fn encode(&self, out: &mut Vec<u8>) {
         for number in self.numbers {
             codec::put_number(out, number);
@@ -53,17 +53,17 @@ impl Image {
         }
     }
 
-    /// The number of the last change.
+    /// Number of the last change.
     pub fn changes(&self) -> u64 {
         self.numbers[1]
     }
 
-    /// Returns whether a key that changed behind a number may be forgotten.
+    /// Returns whether a key that changed after a number may be forgotten.
     pub fn forgot_since(&self, number: u64) -> bool {
         self.forgot > number
     }
 
-    /// The rows that changed behind a number, in the order of their last change.
+    /// Returns the rows that changed after a number, in the order of their last change.
     pub fn since(&self, number: u64) -> Vec<Held> {
         let later = self.entries.iter().filter(|entry| entry.changed > number);
         let mut rows: Vec<Held> = later.cloned().map(Held).collect();
