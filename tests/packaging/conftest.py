@@ -1,4 +1,4 @@
-"""The wheel that the packaging tests look into: the one named, else one built here."""
+"""The wheel that the packaging tests inspect: INTERLOCK_WHEEL, or one built here."""
 
 import importlib.util
 import os
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="session")
 def wheel_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """INTERLOCK_WHEEL, or a wheel of the sources as they are (cargo has compiled them already)."""
+    """Return INTERLOCK_WHEEL, or a wheel of the current sources (cargo has compiled them)."""
     named = os.environ.get("INTERLOCK_WHEEL")
     if named:
         return (ROOT / named).resolve()

@@ -1,4 +1,4 @@
-"""The imports among the package's modules, read from the sources."""
+"""The imports between the package's modules, read from the sources."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ MODULES = {name_of(path): path for path in sorted((SRC / "interlock").rglob("*.p
 def imported(module: str, types: bool) -> set[str]:
     """Return the modules of the package that a module imports, anywhere in it.
 
-    `types`: also those that it imports for the type checker alone.
+    `types`: include imports that only the type checker sees.
     """
     found = set()
     for node in _nodes(ast.parse(MODULES[module].read_text(encoding="utf-8")), types):
@@ -28,7 +28,7 @@ def imported(module: str, types: bool) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             names = [f"{node.module}.{one.name}" for one in node.names]
             found |= {name if name in MODULES else str(node.module) for name in names}
-    # Every module imports the package itself first.
+    # Every module imports the package itself, so that does not count.
     return found & MODULES.keys() - {module, "interlock"}
 
 
@@ -41,7 +41,7 @@ def _nodes(tree: ast.AST, types: bool) -> Iterator[ast.AST]:
 
 
 def cycles(graph: Mapping[str, set[str]]) -> list[tuple[str, ...]]:
-    """Return the groups of nodes that can all reach one another."""
+    """Return the groups of nodes that can reach one another."""
     reached = {node: _reachable(graph, node) for node in graph}
     groups = {
         tuple(sorted(other for other in reached[node] if node in reached[other]))
@@ -62,7 +62,7 @@ def _reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
 
 
 def longest_chain(graph: Mapping[str, set[str]]) -> list[str]:
-    """Return the longest path of a graph; a node of a cycle is on it once."""
+    """Return the longest path of a graph, which visits each node of a cycle once."""
     known: dict[str, list[str]] = {}
 
     def chain(node: str, above: tuple[str, ...]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The main job of each face, for an interpreter that strips docstrings and asserts."""
+"""A program that uses each face, for an interpreter that strips docstrings and asserts."""
 
 import asyncio
 import sys

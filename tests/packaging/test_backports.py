@@ -1,4 +1,4 @@
-"""`.ci/backports`: the CI gets backports from the host that the machine gets its packages from."""
+"""`.ci/backports`: the CI gets backports from the same host as the machine's other packages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SCRIPT = Path(__file__).parents[2] / ".ci" / "backports"
 
 
 def backports(folder: Path, files: dict[str, str]) -> dict[str, str]:
-    """Return the files that are there, and were not given, after the script has run."""
+    """Run the script on these files; return those that it has added."""
     (folder / "sources.list.d").mkdir()
     for name, text in files.items():
         (folder / name).write_text(text)

@@ -1,4 +1,4 @@
-"""The completion file of bash completes; those of the other shells are made of the same parser."""
+"""The completion file of bash works; those of other shells are made from the same parser."""
 
 import shutil
 import subprocess

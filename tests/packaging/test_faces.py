@@ -1,4 +1,4 @@
-"""The blocking face of an engine's client is made from the asyncio one: scripts/faces.py."""
+"""scripts/faces.py makes the blocking face of an engine's client from the asyncio one."""
 
 import sys
 from pathlib import Path

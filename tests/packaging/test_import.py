@@ -1,4 +1,4 @@
-"""`import interlock`: what it offers, and what it must not load."""
+"""`import interlock`: the names it offers, and the modules it must not load."""
 
 import __future__
 
@@ -11,7 +11,7 @@ import pytest
 
 import interlock
 
-# A program that only puts and gets pays for none of these.
+# Modules that a program which only puts and gets need not load.
 NOT_LOADED = [
     "aio_pika",
     "argparse",
@@ -37,7 +37,7 @@ def loaded_by(program: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def added() -> set[str]:
-    """The modules that `import interlock` adds to those of a bare interpreter."""
+    """Return the modules that `import interlock` loads in a bare interpreter."""
     return loaded_by("import interlock") - loaded_by("")
 
 
@@ -56,7 +56,7 @@ def test_all_names_everything_public() -> None:
     }
     assert public <= set(interlock.__all__)
     assert len(interlock.__all__) == len(set(interlock.__all__))
-    # A name may be loaded when it is first asked for; dir() and completion know it all the same.
+    # A name may be loaded on first use, but dir() and completion must list it anyway.
     assert set(interlock.__all__) <= set(dir(interlock))
     for name in interlock.__all__:
         assert hasattr(interlock, name), name
@@ -70,7 +70,7 @@ def test_every_public_class_and_function_is_described() -> None:
 
 
 def test_every_public_class_is_found_where_it_says_it_is() -> None:
-    # Pickle and tracebacks go by this name; an own name of a public class must not be a secret one.
+    # Pickle and tracebacks use this name, so it must be importable for a public class.
     for name in interlock.__all__:
         value = getattr(interlock, name)
         if inspect.isclass(value) and value.__module__.partition(".")[0] == "interlock":

@@ -1,4 +1,4 @@
-"""Rules of the sources that no linter knows."""
+"""Rules for the sources that no linter checks."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ SOURCES = sorted(
     for path in (ROOT / folder).rglob("*")
     if path.suffix in {".py", ".pyi", ".rs", ".js", ".css", ".lua"}
     and path.is_file()
-    # Packages that benchmarks install for the peers are not ours.
+    # Packages installed for the benchmarks' peers are not ours.
     and ".peers" not in path.parts
 )
 LONGEST = 600
@@ -40,7 +40,7 @@ def test_the_core_knows_no_python() -> None:
     assert not re.search(r"^(pyo3|interlock-python)\b", manifest, re.MULTILINE)
 
 
-# Modules above the public names in the order of imports, which use them like any program.
+# Modules that may import the public names, like any program.
 USERS = {"__main__", "cli", "replay", "testing"}
 MODULES = sorted((ROOT / "src" / "interlock").glob("*.py"))
 
@@ -64,10 +64,10 @@ def test_a_module_below_the_public_names_does_not_import_them() -> None:
 MOST_FILES = 20
 LONGEST_CHAIN = 8
 CROWDED = {
-    # Six are the types of the native module.
+    # Six of them are type stubs of the native module.
     "src/interlock": 22,
 }
-"""Folders with more files, and how many they may have. Entries may only be removed."""
+"""Folders with more files, and their limits. Entries may only be removed."""
 
 CYCLES: dict[str, set[str]] = {
     "interlock": {"aio", "consumer", "queue"},
@@ -87,7 +87,7 @@ CYCLES: dict[str, set[str]] = {
     "interlock.worker.message": {"execution", "meter", "source"},
     "interlock.worker.pools": {"loop_pool", "pool", "process_pool", "thread_pool"},
 }
-"""Modules of a folder that import one another, most of them for types alone. Entries may only be
+"""Modules of a folder that import one another, most of them only for types. Entries may only be
 removed."""
 
 CYCLES_OF_FOLDERS = {
@@ -95,7 +95,7 @@ CYCLES_OF_FOLDERS = {
     *(f"interlock.client.{name}" for name in ("connection", "lua", "wire")),
     *(f"interlock.worker.{name}" for name in ("loop", "message", "pools", "reports")),
 }
-"""Folders that import one another for types alone. Entries may only be removed."""
+"""Folders that import one another only for types. Entries may only be removed."""
 
 
 def test_no_folder_has_too_many_files() -> None:
@@ -118,7 +118,7 @@ def folder_of(module: str) -> str:
 
 
 def within(folder: str, types: bool) -> dict[str, set[str]]:
-    """Return the imports among the modules of one folder, without its __init__.py."""
+    """Return the imports between the modules of a folder, without its __init__.py."""
     inside = {one for one in PACKAGE if folder_of(one) == folder and one != folder}
     return {one: imported(one, types) & inside for one in inside}
 

@@ -1,4 +1,4 @@
-"""The check of the crates: what deny.toml forbids is found."""
+"""The check of the crates finds licences that deny.toml forbids."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`python -OO`: without docstrings and asserts everything works as with them."""
+"""`python -OO`: everything works without docstrings and asserts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The images and workflows of a release call and copy what is there."""
+"""The images and workflows of a release call and copy only things that exist."""
 
 import fnmatch
 import re

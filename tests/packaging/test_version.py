@@ -14,7 +14,7 @@ import interlock
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
 MANIFESTS = sorted(ROOT.glob("crates/*/Cargo.toml"))
-# Where a version may be repeated: what cargo writes, and what tells the history.
+# Files that may repeat a version: those of cargo, and the changelog.
 MAY_REPEAT = {"Cargo.toml", "Cargo.lock", "CHANGELOG.md"}
 
 

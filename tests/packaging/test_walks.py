@@ -1,4 +1,4 @@
-"""Calls go down through the package: scripts/walks.py follows them and counts."""
+"""scripts/walks.py follows calls down through the package and counts them."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""A user's install: everything needed, nothing else, one file for every Python from 3.11 on."""
+"""The wheel has everything needed and nothing else; one file fits every Python from 3.11 on."""
 
 import email
 import json
@@ -78,7 +78,7 @@ def test_the_wheel_holds_the_completion_files_of_the_shells(wheel: zipfile.ZipFi
 
 
 def components(wheel: zipfile.ZipFile) -> list[dict[str, str]]:
-    """Return what the bill of materials names, which is CycloneDX in JSON."""
+    """Return the components in the bill of materials, which is CycloneDX in JSON."""
     (name,) = [name for name in wheel.namelist() if ".dist-info/sboms/" in name]
     bill = json.loads(wheel.read(name))
     assert bill["bomFormat"] == "CycloneDX"
@@ -98,7 +98,7 @@ def test_the_installed_wheel_works_without_the_sources(wheel_path: Path, tmp_pat
         "    assert payload == 'order'\n"
         "print(interlock.__file__)\n"
     )
-    # -I: neither the folder nor the environment adds a path, so that only the wheel is there.
+    # -I: no path comes from the folder or the environment, so only the wheel is importable.
     command = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(site)!r})\n"]
     command[-1] += program
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -19,7 +19,7 @@ from scripts.openings import REFUSED_IN_COMMENTS, of_comments
 from scripts.words import ROOT, names, phrases, refused
 
 RETIRED = {"done": "acked", "oldest": "oldest_ready or oldest_waiting", "deleted": "cancelled"}
-"""With the words of docs/glossary.md in their place, under "One word each"."""
+"""Retired words and their replacements, as in docs/glossary.md under "One word each"."""
 
 
 @pytest.mark.parametrize(

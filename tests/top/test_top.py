@@ -88,7 +88,7 @@ def notes(app: Top) -> str:
 
 
 def spoiled(client: Client, queue: str, retry: Retry, count: int) -> list[int]:
-    """Messages that failed for good: dead letters, or held ones."""
+    """Make messages that failed for good, as dead letters or held ones; return their ids."""
     app = App(client.url)
 
     @app.task(name="charge", queue=queue, keys="account:{number}", retry=retry)
