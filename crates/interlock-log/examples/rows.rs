@@ -1,4 +1,4 @@
-//! Figures of a table on a log: CPU time of commands, of a checkpoint and of joining, and memory.
+//! Measures a table on a log: CPU time of commands, of a checkpoint and of joining, and memory.
 //!
 //! `cargo run --release -p interlock-log --example rows [ROWS]`
 
@@ -98,13 +98,13 @@ fn ms(begun: u64) -> f64 {
     (busy() - begun) as f64 / 1e6
 }
 
-/// Ns for which this process has been on a core.
+/// Returns the CPU time of this process in ns.
 fn busy() -> u64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
 }
 
-/// Bytes of memory that this process has.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or(0) * 4096

@@ -1,7 +1,9 @@
-//! CPU time of writes on the path of a log: at the node whose clients wrote them, and at another.
+//! Measures the CPU time of writes in a log: on the node whose clients wrote them, and on another.
 //!
-//! `cargo run --release -p interlock-log --example writes [ENTRIES] [WRITES] [KEYS] [KINDS]`, the first kind of write
-//! being HINCRBY and the second HSET of two columns. Rows are made before the clock runs.
+//! `cargo run --release -p interlock-log --example writes [ENTRIES] [WRITES] [KEYS] [KINDS]`
+//!
+//! The first kind of write is HINCRBY, the second HSET of two columns. Rows are created before the
+//! measurement starts.
 
 use std::time::Instant;
 

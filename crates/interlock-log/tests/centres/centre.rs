@@ -1,4 +1,4 @@
-//! A data centre: its engine, its nodes, and what clients have asked of it.
+//! A data centre: its engine, its nodes, and the writes of its clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::link::Note;
 pub struct Disk {
     pub checkpoints: Vec<(Place, Vec<u8>)>,
     pub ring: Option<Memory>,
-    /// The writes that this disk's node has done.
+    /// Writes that this disk's node has done.
     pub did: BTreeSet<u64>,
 }
 
@@ -29,8 +29,8 @@ pub struct Node {
     pub cut: bool,
     pub again: bool,
     pub start: u64,
-    /// The sums that the other data centre has added to rows, as this node has shown them, and whether that had a
-    /// part in the row.
+    /// Sums that the other data centre has added to rows, as this node has shown them, and whether
+    /// the other data centre contributed to the row.
     pub shown: BTreeMap<Vec<u8>, (u64, bool)>,
 }
 
@@ -38,7 +38,7 @@ pub struct Node {
 pub struct Client {
     pub name: Vec<u8>,
     pub number: u64,
-    /// Node, its start, and step of the last sending; 0 of none.
+    /// Node, its start, and step of the last sending; 0 before the first.
     pub sent: (usize, u64, u64),
     pub write: u64,
     pub deadline: u64,
@@ -61,12 +61,12 @@ pub struct Centre {
     pub nodes: Vec<Node>,
     pub clients: Vec<Client>,
     pub writes: BTreeMap<u64, Write>,
-    /// The place up to which the other has sent its rows, as this engine has it.
+    /// The place up to which the other data centre has sent its rows, as noted in this engine.
     pub notes: Option<Note>,
-    /// The link from here is cut.
+    /// The link from this data centre is cut.
     pub is_apart: bool,
     pub starts: u64,
-    /// The writes that any node has ever done.
+    /// Writes that any node has ever done.
     pub ever: BTreeSet<u64>,
     pub disks_lost: u64,
     pub rules: Rules,
@@ -88,7 +88,7 @@ impl Centre {
         }
     }
 
-    /// Starts the node of a place, by what its disk has.
+    /// Starts node `i` from its disk.
     pub fn start(&mut self, i: usize, mut disk: Disk) -> Node {
         self.starts += 1;
         let mut genesis = Vec::new();
@@ -197,7 +197,7 @@ impl Centre {
         }
     }
 
-    /// Nothing but a genesis begins a log.
+    /// Returns whether the log has begun; only a genesis can begin it.
     fn is_begun(&self, bytes: &[u8]) -> bool {
         let is_genesis = |entry: &Entry| matches!(entry.body, Body::Genesis(_));
         !self.engine.log.is_empty() || Entry::decode(bytes).is_ok_and(|entry| is_genesis(&entry))
@@ -223,7 +223,7 @@ impl Centre {
         }
     }
 
-    /// True if nobody whom a node can reach will put back anything.
+    /// Returns whether no node that this one can reach will put back anything.
     fn is_last_resort(&self, i: usize) -> bool {
         let end = self.engine.log.last().map(|held| held.id);
         let is_done = |node: &Node| {
@@ -251,7 +251,7 @@ impl Centre {
         }
     }
 
-    /// The log has a write first, or first as one that was put back.
+    /// Returns whether the log's first copy of a write is a put-back, or no loss has reordered it.
     pub fn is_put_back(&self, write: &Write) -> bool {
         let name = &self.clients[write.client].name[..];
         let is_it = |command: &Command| {
@@ -266,7 +266,7 @@ impl Centre {
         found.unwrap_or(true)
     }
 
-    /// A row as a node shows it.
+    /// Returns the value of a column as a node shows it.
     pub fn value(&self, i: usize, key: &str, column: usize) -> u64 {
         let Some(machine) = &self.nodes[i].replica.state().machine else { return 0 };
         let rules = machine.store().rules();
@@ -283,7 +283,7 @@ pub fn number(value: &Value<'_>) -> u64 {
     }
 }
 
-/// An entry in a few words.
+/// Describes an entry in a few words.
 pub fn tell(bytes: &[u8]) -> String {
     let Ok(entry) = Entry::decode(bytes) else { return "what is no entry".into() };
     let name = String::from_utf8_lossy(&entry.name);

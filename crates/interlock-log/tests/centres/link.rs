@@ -1,5 +1,5 @@
-//! Links: rows that changed in one data centre go into the log of the other, with notes there of how far, as
-//! `links.py` and the node's `outside.rs` do it.
+//! Links: changed rows of one data centre go into the log of the other, with notes of how far they
+//! were sent, as in `links.py` and the node's `outside.rs`.
 
 use fastrand::Rng;
 use interlock_log::apply::Whole;
@@ -10,7 +10,7 @@ use interlock_log::rows::{Held, Rows, Writers};
 
 use crate::centre::{settings, Centre};
 
-/// A place up to which a data centre has another's rows.
+/// The place up to which a data centre has another's rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     mark: Mark,
@@ -19,7 +19,8 @@ pub struct Note {
     last: Option<(Id, u64)>,
 }
 
-/// Has a node send what the other data centre lacks. Returns whether there is nothing more to send.
+/// Makes a node send the rows that the other data centre lacks. Returns whether there is nothing
+/// left to send.
 pub fn send(near: &mut Centre, i: usize, far: &mut Centre, random: &mut Rng, fails: bool) -> bool {
     let place = far.notes.clone().filter(|note| {
         note.last.is_none_or(|(id, sum)| {
@@ -54,7 +55,7 @@ pub fn send(near: &mut Centre, i: usize, far: &mut Centre, random: &mut Rng, fai
         }
     }
     if far.engine.log.is_empty() {
-        return false; // there is no stream
+        return false; // the other data centre has no stream
     }
     let before = place.as_ref().map_or(Mark::default(), |it| it.mark);
     let mut note = Note { mark: now, number: last, last: place.as_ref().and_then(|it| it.last) };

@@ -1,25 +1,27 @@
-//! Worlds of two data centres whose engines lose entries, against the real code: each with its log, nodes, rings and
-//! checkpoints, and links that push the states of changed rows to the other.
+//! Worlds of two data centres whose engines lose entries, with the real code. Each data centre has
+//! its log, nodes, rings and checkpoints, and a link that sends the states of changed rows to the
+//! other.
 //!
-//! Every world follows from its seed. What breaks is printed with it, and with all steps by
+//! Every world is determined by its seed. A failure is printed with the seed, and with all steps by
 //!
 //!     INTERLOCK_WORLD=KIND:SEED cargo test --release -p interlock-log --test centres -- --nocapture one_world
 //!
-//! What may happen, beside what the worlds of one data centre allow: where an engine's clock falls with the loss of its
-//! log, or the disks of all nodes that had a write are lost too, a sum may be wrong. Writes that come again ahead of
-//! what is put back are judged by what they find.
+//! Allowed in addition to what the worlds of one data centre allow: a sum may be wrong if an
+//! engine's clock falls when it loses its log, or if the disks of all nodes that had a write are
+//! lost too. A write that a client repeats before it is put back is judged by what it finds.
 //!
-//! Of 25,000 worlds of each kind (100,000), 88 broke a promise; the first that does is none of those that CI runs:
+//! Of 100,000 worlds (25,000 of each kind), 88 broke a promise; CI stops before the first of them:
 //!
 //! | kind | broken | worlds | first |
 //! |---|---|---|---|
-//! | tails, all | a wrong sum, and nobody says so: see below | 1; 1 | 22051 |
+//! | tails, all | a wrong sum that no node reports: see below | 1; 1 | 22051 |
 //! | falls | data centres differ; a wrong sum | 44; 19 | 286; 412 |
 //! | disks | data centres differ; a wrong sum; a row goes back | 20; 2; 1 | 2650; 2231; 20033 |
 //!
-//! Two causes are known. What another data centre says is ordered by its log time: where that falls, or a node that
-//! is behind sends after one that could send a part alone, rows that are newer are passed over. And where rows have
-//! come, but no note of them, nobody sees that the log they came from has lost them.
+//! Two causes are known. Reports of another data centre are ordered by its log time: if that falls,
+//! or if a node that is behind sends after one that could send only a part, newer rows are ignored.
+//! And if rows have arrived without their note, no node notices that the log they came from has
+//! lost them.
 //!
 //! The long run, with the count for each kind:
 //!
@@ -28,7 +30,7 @@
 #[path = "../worlds/asked.rs"]
 mod asked;
 mod centre;
-#[allow(dead_code)] // it is also that of other worlds
+#[allow(dead_code)] // other worlds use the rest
 #[path = "../worlds/engine.rs"]
 mod engine;
 mod link;
@@ -53,7 +55,7 @@ fn kinds() -> Vec<(&'static str, Kind)> {
     ]
 }
 
-/// Events in worlds: how many worlds had one, and the first seed.
+/// Outcomes of worlds, each with the number of worlds that had it and the first seed.
 type Found = BTreeMap<String, (u64, u64)>;
 
 fn worlds(name: &str, kind: Kind, seeds: std::ops::Range<u64>) -> (Found, Found) {
@@ -115,21 +117,22 @@ fn kinds_hold() {
 }
 
 type LeaveOut = fn(&mut Rules);
-/// Each rule that one data centre can do without, a kind of worlds that need it, and the seed at which to begin.
+/// Each rule that one data centre can do without, a kind of worlds that needs it, and the first
+/// seed to try.
 const RULES: [(&str, &str, u64, LeaveOut); 3] = [
     ("far", "tails", 0, |rules| rules.far = false),
     ("takes_back", "all", 1600, |rules| rules.takes_back = false),
     ("late", "tails", 4300, |rules| rules.late = false),
 ];
 
-/// With a rule left out, worlds of some kind break: so the checks can fail, and no rule is idle.
+/// Without any one rule, worlds of some kind break: the checks can fail, and every rule is needed.
 #[test]
 fn every_rule_is_needed() {
     let mut idle = Vec::new();
     for (rule, kind, first, leave_out) in RULES {
         let mut rules = Rules::ALL;
         leave_out(&mut rules);
-        // The first world that breaks and holds with all rules is enough.
+        // One world that breaks without the rule and holds with all rules is enough.
         let kind = self::kind(kind);
         let run = |seed, rules| World::new(seed, kind, rules, false).run(&all()).err();
         let found = (first..first + 20 * count()).find_map(|seed| {

@@ -1,4 +1,4 @@
-//! One world: two data centres, and what happens to them. All of it follows from the seed.
+//! One world: two data centres and their faults. Everything is determined by the seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,17 +12,17 @@ use crate::centre::{number, Centre, Client, Disk, Node, Write};
 use crate::engine::Engine;
 use crate::link;
 
-/// The faults that a world has beside those of all.
+/// Faults of a world in addition to those of all worlds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
-    /// Engines lose everything, too.
+    /// Engines may lose everything.
     pub all: bool,
     /// Some disks are lost.
     pub disks: bool,
     /// An engine's clock falls with its entries.
     pub falls: bool,
     pub short: bool,
-    /// Clients have a register of their own each, which they delete, too.
+    /// Each client also has its own register, which it may delete.
     pub owns: bool,
 }
 
@@ -134,7 +134,8 @@ impl World {
         }
     }
 
-    /// Readers of a node that has caught up see what the other data centre has sent before.
+    /// Checks that readers of a node that has caught up still see what the other data centre has
+    /// sent.
     fn watch(&mut self) -> Result<(), String> {
         for c in 0..2 {
             let (other, losses) = (self.centres[1 - c].dc, self.centres[1 - c].engine.losses);
@@ -160,7 +161,8 @@ impl World {
                         (row.key.to_vec(), (number(&value), is_of_other(row.state)))
                     })
                     .collect();
-                // A row of which the other had no part comes back as a write of this data centre.
+                // A row to which the other contributed nothing comes back as a write of this data
+                // centre.
                 for (key, (before, _)) in centre.nodes[i].shown.iter().filter(|(_, it)| it.1) {
                     let is_back = seen.get(key).is_none_or(|(now, _)| now < before);
                     if is_back && replica.merged() == 0 {
@@ -234,7 +236,7 @@ impl World {
     fn check(&self) -> Result<BTreeSet<&'static str>, String> {
         let mut narrowed = BTreeSet::new();
         let nodes = || self.centres.iter().flat_map(|centre| &centre.nodes);
-        // Those of the data centre whose sum it is.
+        // The nodes of the data centre that owns the sum.
         let is_said = self
             .centres
             .iter()
@@ -270,7 +272,8 @@ impl World {
                         most += u64::from(centre.disks_lost > 0 && was_done(write));
                         continue;
                     }
-                    // One that comes again ahead of what was put back may not find its row.
+                    // A write that is repeated before earlier ones are put back may not find its
+                    // row.
                     let is_sure = it.words[0] == "HINCRBY"
                         || centre.is_put_back(it)
                             && it.answer.as_ref().is_some_and(|answer| answer.starts_with(':'));
@@ -301,8 +304,8 @@ impl World {
         Ok(narrowed)
     }
 
-    /// A row that one client alone writes is as its last write has left it. A delete that finds no row does nothing,
-    /// though a row may come back after it.
+    /// Checks that a row which only one client writes is as its last write left it. A delete that
+    /// finds no row does nothing, although the row may come back later.
     fn check_owned(&self) -> Result<(), String> {
         for centre in &self.centres {
             let sessions = &centre.nodes[0].replica.state().sessions;
@@ -319,7 +322,8 @@ impl World {
                     match (&it.words[0][..], it.words[it.words.len() - 1].parse()) {
                         ("DEL", _) if found => (before, due, added) = (due, vec![0], 0),
                         ("DEL", _) => (due, added) = ([&due[..], &[0]].concat(), 0),
-                        // One that is put back leaves a row to which something was added since.
+                        // A delete that is put back leaves a row to which something was added
+                        // since.
                         ("HINCRBY", _) => (due, added) = ([&due[..], &before].concat(), added + 1),
                         (_, value) => due = value.into_iter().collect(),
                     }
@@ -405,7 +409,7 @@ fn ask(centre: &mut Centre, step: u64, owns: bool, random: &mut Rng) {
     }
 }
 
-/// The key of a client's own register.
+/// Returns the key of a client's own register.
 fn own(dc: &str, client: usize) -> String {
     format!("{dc}own{client}")
 }

@@ -1,11 +1,12 @@
-//! States as the first implementation, which was in Python, made them: byte for byte the same.
+//! States must be byte for byte the same as those of the first implementation, which was in Python.
 //!
-//! `histories.txt` has random histories of a row in three data centres: nan, infinities and -0.0, sums
-//! beyond 64 bits and of more than eight writers, all merge kinds, deletes, expiry, and states that are
-//! forgotten. A line is one step; it ends with a hash of the change's bytes, the state's, and all that is
-//! seen of it. `T` begins a history, `L` a lineage; `S`, `P`, `R`, `E`, `D` set, patch, raise, have expire
-//! and delete; `J` joins a change by its number, `M` another's state; `F` forgets. `=` is the state of the
-//! first data centre in full, in hex.
+//! `histories.txt` has random histories of a row in three data centres: nan, infinities and -0.0,
+//! sums beyond 64 bits and of more than eight writers, all merge kinds, deletes, expiry, and
+//! forgotten states. Each line is one step and ends with a hash of the bytes of the change and the
+//! state, and of everything the state shows. `T` begins a history, `L` a lineage; `S`, `P`, `R`,
+//! `E` and `D` set, patch, raise, expire and delete the row; `J` joins a change by its number, `M`
+//! another data centre's state; `F` forgets. `=` is the full state of the first data centre, in
+//! hex.
 
 use interlock_log::stamp::{self, Stamp};
 use interlock_log::state::{Change, Rules, State};
@@ -34,7 +35,7 @@ impl History {
         History { rules, centres, deltas: Vec::new() }
     }
 
-    /// Does a step; returns where, the change's bytes and the time.
+    /// Executes a step; returns the data centre, the change and the time.
     fn step(&mut self, words: &[&str]) -> (usize, Option<State>, u64) {
         let at: usize = words[1].parse().unwrap();
         match words[0] {
@@ -96,7 +97,7 @@ impl History {
         (at, Some(delta), now)
     }
 
-    /// A hash of a change, the state, and what is seen of it.
+    /// Hashes a change, the state, and everything the state shows.
     fn seen(&self, at: usize, delta: Option<&State>, now: u64) -> u32 {
         let mut seen = vec![0x90];
         if let Some(state) = &self.centres[at].state {

@@ -19,7 +19,7 @@ pub fn settings(dc: &str, capacity: u64, centres: u64) -> Settings {
     Settings { name, dc, rules, capacity, centres, tombstones: 1000, key_size: 8, ttl: 0 }
 }
 
-/// A table, and the time that its log has.
+/// A table and the time of its log.
 struct Node {
     rows: Rows,
     clock: Clock,
@@ -149,12 +149,12 @@ fn a_data_centre_makes_its_share_of_the_rows_and_none_beyond() {
         assert_eq!(node.run("HSET t:f n 1"), full);
         assert_eq!(node.run("HSET t:a n 1"), ":0");
     }
-    // A row belongs to the share of whoever made it.
+    // A row counts in the share of the data centre that created it.
     assert_eq!(east.run("DEL t:v"), ":1");
     assert_eq!(east.run("HSET t:f n 1"), full);
     assert_eq!(east.run("DEL t:a"), ":1");
     assert_eq!(east.run("HSET t:f n 1"), ":1");
-    // What an engine lost is never refused.
+    // A lost write is never refused when it is put back.
     let reading = east.clock.next(NOW);
     assert_eq!(east.run_at("HSET t:g n 1", reading, true, &|_| Some(reading)), ":1");
 }
@@ -211,7 +211,7 @@ fn two_data_centres_that_tell_each_other_are_equal_and_sums_are_exact() {
             total += by;
             nodes[at].run(&line(&mut chance));
             if chance.u8(..) < 60 {
-                // A new history counts on its own.
+                // A new history adds under another writer.
                 nodes[at].lineage = chance.u64(..);
             }
             if step == 199 || chance.u8(..) < 60 {
@@ -243,7 +243,7 @@ fn a_lost_command_that_is_done_late_counts_and_does_not_undo_what_came_after_it(
     assert_eq!(node.run_at("HINCRBY t:a n 2", first, true, &late), ":9");
     assert_eq!(node.run_at("DEL t:a", first, true, &late), ":1");
     assert_eq!(node.run("TABLE POP t:a"), "*5 $3 new $1 9 $1 0 $1 0 $1 0");
-    // The same client's later write wins, whatever its date was.
+    // The later write of the same client wins, whatever its stamp.
     node.run("HSET t:a name one");
     let above = |existing: u64| Some(existing + 1);
     node.run_at("HSET t:a name two", first, true, &above);
@@ -260,7 +260,7 @@ fn of_two_histories_the_side_that_knew_of_the_other_wins() {
     one.run("HSET t:a name late");
     other.run("HSET t:a name early");
     let before = other.again();
-    // The earlier one wins, and is dated above the later.
+    // The earlier write wins and gets a stamp above the later one.
     other.rows.take_in(&one.rows, &|ours, theirs| (ours.max(theirs + 1), theirs));
     assert_eq!(other.run("TABLE POP t:a"), "*5 $5 early $1 0 $1 0 $1 0 $1 0");
     other.rows = before;

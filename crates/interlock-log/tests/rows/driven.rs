@@ -1,4 +1,4 @@
-//! A table that a log drives: genesis, writes of clients, checkpoints, the rows of another data centre.
+//! A table that a log drives: genesis, writes of clients, checkpoints, rows of another data centre.
 
 use interlock_log::apply::{Answer, Fate, Whole};
 use interlock_log::codec::Reader;
@@ -10,7 +10,7 @@ use interlock_table::Value;
 use crate::commands::settings;
 
 pub const NOW: u64 = 1_700_000_000_000;
-/// The column of flags.
+/// Number of the column of flags.
 const FLAGS: usize = 3;
 
 pub struct Log {
@@ -26,7 +26,7 @@ impl Log {
         Log::begun(dc, 0, 0)
     }
 
-    /// A log that is begun by a node that has seen a log time, some ms later.
+    /// Begins a log some ms later, by a node that has seen a log time.
     pub fn begun(dc: &str, seen: u64, later: u64) -> Log {
         let whole = Whole::default();
         let (at, name) = (Mark { position: later, ..Mark::default() }, b"node.1".to_vec());
@@ -71,7 +71,7 @@ impl Log {
         answers.into_iter().map(text).collect()
     }
 
-    /// Takes the rows of another data centre.
+    /// Joins the rows of another data centre.
     pub fn takes(&mut self, name: &str, other: &Log) {
         let source =
             Some(Source { name: name.as_bytes().to_vec(), mark: other.at, time: other.whole.now });
@@ -83,7 +83,7 @@ impl Log {
         self.whole.machine.as_ref().unwrap()
     }
 
-    /// The value of a column of a row.
+    /// Returns the value of a column of a row.
     pub fn value(&self, key: &str, column: usize) -> Value<'_> {
         let store = self.rows().store();
         let view = store.rules().view_of(store.get(key.as_bytes()), store.time());
@@ -104,7 +104,7 @@ fn a_log_drives_a_table() {
     let replies = east.write(1, &first);
     assert_eq!(replies[..2], [":1\r\n", ":7\r\n"]);
     assert!(replies[2].starts_with("-NOCOLUMN"), "{replies:?}");
-    // A client that sends them again gets the same replies, and nothing is done.
+    // A client that repeats them gets the same replies, and nothing is done.
     let checksum = east.rows().store().checksum();
     assert_eq!(east.write(1, &first), replies);
     assert_eq!(east.rows().store().checksum(), checksum);
@@ -129,7 +129,7 @@ fn a_log_drives_a_table() {
         assert_eq!(east.append(0, body).0, Fate::Taken);
     }
     assert_eq!(east.write(8, &["HINCRBY t:sum n 1"]), [":59\r\n"]);
-    // The own history of another fork: sums go on under another name.
+    // A forked history of the same data centre: sums continue under another name.
     for number in 9..30 {
         let body = Body::State { source: None, bytes: east.encoded() };
         assert_eq!(east.append(0, body).0, Fate::Taken);
@@ -138,8 +138,8 @@ fn a_log_drives_a_table() {
     }
 }
 
-/// A lost entry comes back from nodes, and another data centre has it too and sends its rows. It must count
-/// once, whichever comes first.
+/// A lost entry is put back by nodes, and another data centre that also has it sends its rows. The
+/// entry must count once, whichever comes first.
 #[test]
 fn sums_that_another_data_centre_has_count_once_when_they_are_put_back() {
     for (in_between, is_all_lost) in [(0, false), (2, false), (5, false), (0, true), (3, true)] {
@@ -160,7 +160,7 @@ fn sums_that_another_data_centre_has_count_once_when_they_are_put_back() {
             let whole = Whole::decode(&mut Reader::new(&early)).unwrap();
             Log { whole, at: early_at, number: 0, name: b"node.2".to_vec(), kept: None }
         };
-        // Somebody writes before anything is put back.
+        // A client writes before anything is put back.
         east.at.position += 5_000;
         east.write(90, &["HINCRBY t:sum n 20"]);
         for (count, (number, did)) in lost.into_iter().enumerate() {
@@ -180,7 +180,7 @@ fn sums_that_another_data_centre_has_count_once_when_they_are_put_back() {
     }
 }
 
-/// The same of flags: a set that is put back clears nothing that was set after its date.
+/// The same for flags: a put-back clears nothing that was set after its stamp.
 #[test]
 fn flags_that_another_data_centre_has_are_as_they_were_when_they_are_put_back() {
     for in_between in 0..4 {
@@ -210,8 +210,8 @@ fn flags_that_another_data_centre_has_are_as_they_were_when_they_are_put_back() 
     }
 }
 
-/// A delete that its log has lost comes back, by its entry or by another data centre that has had its rows. It must
-/// not take away what was written since.
+/// A lost delete comes back, by its entry or from another data centre that had its rows. It must
+/// not remove later writes.
 #[test]
 fn a_lost_delete_leaves_what_was_written_since() {
     for is_put_back_first in [false, true] {
@@ -244,7 +244,7 @@ fn a_lost_delete_leaves_what_was_written_since() {
     }
 }
 
-/// A data centre may lose what it has sent, and the other its note of what has come.
+/// A data centre may lose rows that it has sent, and the other its note of rows that have arrived.
 #[test]
 fn what_a_data_centre_has_lost_it_is_sent_again() {
     let (mut east, mut west) = (Log::new("east"), Log::new("west"));
@@ -268,7 +268,7 @@ fn sums_that_all_nodes_of_a_data_centre_have_lost_come_from_another() {
     let (mut east, mut west) = (Log::new("east"), Log::new("west"));
     east.write(1, &["HINCRBY t:sum n 100"]);
     west.takes("east", &east);
-    // A node that has nothing begins the log.
+    // A node without any data begins the log.
     let mut east = Log::begun("east", 0, 5_000);
     assert_eq!(east.write(2, &["HINCRBY t:sum n 1"]), [":1\r\n"]);
     east.takes("west", &west);
@@ -279,14 +279,14 @@ fn sums_that_all_nodes_of_a_data_centre_have_lost_come_from_another() {
     assert_eq!(west.write(1, &["HINCRBY t:sum n 0"]), [":102\r\n"]);
 }
 
-/// Writes, and returns what a ring keeps of it, with its number.
+/// Writes, and returns the part that a ring keeps, with the number of the entry.
 pub fn kept(log: &mut Log, client: u64, line: &str) -> (u64, PutBack) {
     log.write(client, &[line]);
     (log.number, log.kept.clone().unwrap())
 }
 
-/// A client may say any deadline: what is not done for it must not have all writes refused up to then, once
-/// its record is dropped.
+/// A client may send any deadline. If its write is not done, the deadline must not make the log
+/// refuse all writes up to then once the client's record is dropped.
 #[test]
 fn a_deadline_too_far_ahead_harms_nobody_else() {
     let mut log = Log::new("east");

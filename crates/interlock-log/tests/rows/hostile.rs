@@ -1,4 +1,4 @@
-//! Forged entries, ring records and checkpoints: nodes stay equal, go on, and come to an end.
+//! Forged entries, ring records and checkpoints: nodes stay equal, continue, and terminate.
 //!
 //! `INTERLOCK_SEED` repeats a run, `INTERLOCK_FUZZ_ROUNDS` lengthens it.
 
@@ -26,7 +26,7 @@ impl Log {
         self.0.push(((1, number), time, bytes));
     }
 
-    /// Has a node read to the end, however often it goes back.
+    /// Makes a node read to the end, however often it goes back.
     fn read(&self, node: &mut Node) {
         let mut steps = 0;
         let from = |id: Option<(u64, u64)>| id.map_or(0, |(_, number)| number as usize);
@@ -95,7 +95,7 @@ fn wild(chance: &mut Rng) -> u64 {
     }
 }
 
-/// Bytes that look like others.
+/// Returns bytes that differ a little from others.
 fn bent(bytes: &[u8], chance: &mut Rng) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..chance.usize(1..4) {
@@ -114,7 +114,7 @@ fn bent(bytes: &[u8], chance: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// An entry as somebody would write it who means harm.
+/// Returns an entry that an attacker could write.
 fn forged(bytes: &[u8], state: &[u8], chance: &mut Rng) -> Vec<u8> {
     let Ok(mut entry) = Entry::decode(bytes) else { return bent(bytes, chance) };
     for _ in 0..chance.usize(1..4) {
@@ -195,7 +195,7 @@ fn nodes_that_read_forged_entries_stay_equal_and_go_on() {
                 }
                 7 => {
                     checkpoint = node.checkpoint().or(checkpoint);
-                    // The node is started again, with some of what its ring had.
+                    // The node restarts with some of the entries of its ring.
                     let newest = checkpoint.as_deref().map(Checkpoint::decode).transpose();
                     let newest =
                         newest.unwrap_or_else(|_| panic!("seed {seed}: its own checkpoint"));

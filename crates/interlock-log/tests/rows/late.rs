@@ -1,4 +1,4 @@
-//! Lost writes that come back where their row is not, or not as it was.
+//! Lost writes that come back to a row that is missing or has changed.
 
 use interlock_log::apply::Fate;
 use interlock_log::entry::{Body, PutBack};
@@ -6,8 +6,8 @@ use interlock_table::Value;
 
 use crate::driven::{kept, Log, NOW};
 
-/// A row of elsewhere, and what this data centre did to it: in the order in which it comes back and the row comes,
-/// nothing changes.
+/// A row from elsewhere and lost writes to it: the result is the same in whatever order they come
+/// back and the row arrives.
 #[test]
 fn what_was_done_to_a_row_waits_for_it() {
     let mut west = Log::new("west");
@@ -44,7 +44,7 @@ fn come_back(log: &mut Log, at: usize, lost: &[(u64, PutBack)]) {
     log.name = name;
 }
 
-/// A write that changed nothing does not come back: it could find a row then.
+/// A write that changed nothing does not come back, because it could now find a row.
 #[test]
 fn what_changed_nothing_does_not_come_back() {
     let mut east = Log::new("east");

@@ -1,4 +1,4 @@
-//! All rows of a table: what is counted, expires, is forgotten and told is what the states say.
+//! All rows of a table: counts, expiry, forgotten keys and reported changes agree with the states.
 
 mod commands;
 mod driven;

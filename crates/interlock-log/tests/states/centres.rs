@@ -1,4 +1,4 @@
-//! One row in some data centres that change it, and hear of each other by chance.
+//! One row in several data centres that change it and receive each other's changes at random.
 
 use fastrand::Rng;
 use interlock_log::stamp::{self, Clock, Stamp};
@@ -42,10 +42,10 @@ impl Centre {
         self.clock.saw(stamp::reading(rules.newest(theirs)));
     }
 
-    /// Changes the row by chance; returns the change, if there was one.
+    /// Changes the row at random; returns the change, if there was one.
     pub fn write(&mut self, rules: &Rules, chance: &mut Rng, now: u64) -> Option<State> {
         if chance.u8(..) < 25 {
-            // A lineage is later than all before.
+            // A lineage is later than all earlier stamps.
             self.lineage = self.clock.last() + 1;
         }
         let writer = stamp::writer(self.dc, self.lineage);
@@ -78,7 +78,7 @@ pub fn change(rules: &Rules, chance: &mut Rng, now: u64) -> Change<'static> {
         6..=12 => Change::Expire { at: expires_at },
         13..=30 => Change::Create { given: values(rules, chance).leak(), expires_at },
         31..=50 => Change::Patch { given: values(rules, chance).leak() },
-        // A column twice: the last counts.
+        // If a column is given twice, the last value counts.
         51..=55 => {
             let given = [values(rules, chance), values(rules, chance)].concat();
             Change::Patch { given: given.leak() }

@@ -1,4 +1,4 @@
-//! Bytes from outside: refused, or a state that can be joined with every other.
+//! Bytes from outside are refused, or are a state that can be joined with any other.
 
 use fastrand::Rng;
 use interlock_log::stamp::{self, Stamp};
@@ -61,7 +61,7 @@ fn forged_states_are_refused_or_can_be_joined_shown_and_changed() {
         for _ in 0..3000 {
             let bytes: Vec<_> = (0..chance.usize(..40)).map(|_| chance.u8(..)).collect();
             refused += usize::from(rules.check(&bytes).is_err());
-            // Whoever trusts them gets no right answer, and no end.
+            // Invalid bytes that are trusted give a wrong answer, but no panic.
             let state = rules.trust(bytes.into());
             rules.view(Some(&state), NOW).values();
             let _ = (rules.life(state.as_bytes()), rules.newest(&state));

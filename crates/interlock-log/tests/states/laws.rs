@@ -1,4 +1,5 @@
-//! Joining is associative, commutative and idempotent; sums are exact; deletes stay, also forgotten.
+//! Joining is associative, commutative and idempotent; sums are exact; deletes last even when
+//! forgotten.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +14,12 @@ fn joined(rules: &Rules, one: &State, other: &State) -> State {
     rules.join(Some(one), other).unwrap_or_else(|| one.clone())
 }
 
-/// Changes and states of a key in three data centres.
+/// Returns changes and states of a key in three data centres.
 fn some_states(rules: &Rules, chance: &mut Rng) -> Vec<State> {
     let mut centres = ["east", "west", "e"].map(Centre::new);
     let (mut now, mut deltas, mut found) = (NOW, Vec::<State>::new(), Vec::new());
     for _ in 0..25 {
-        // All of it is within half of the age: what is joined later may be out of force.
+        // All changes are within half of the age: a change that is joined later may have no effect.
         now += [0, 1, 40, 70][chance.usize(..4)];
         let centre = &mut centres[chance.usize(..3)];
         for delta in &deltas {
@@ -65,14 +66,14 @@ fn joining_is_associative_commutative_and_idempotent() {
     }
 }
 
-/// Each change is everywhere within less than half of the age; each node forgets when it may.
+/// Each change reaches all nodes within half of the age; each node forgets as soon as it may.
 #[test]
 fn nodes_that_forgot_a_delete_and_nodes_that_did_not_come_to_the_same_rows() {
     let mut forgotten = 0;
     for seed in 0..200 * times() as u64 {
         let rules = Rules::parse(TABLES[seed as usize % TABLES.len()]).unwrap();
         let mut chance = Rng::with_seed(seed);
-        // The last one never forgets, and writes nothing.
+        // The last one never forgets and writes nothing.
         let mut centres = ["east", "west", "e", "keeper"].map(Centre::new);
         let mut under_way = BTreeMap::<(u64, u64), (usize, State)>::new();
         let (mut now, mut count) = (NOW, 0);

@@ -1,4 +1,4 @@
-//! States that another row's class has written.
+//! States written for another row class.
 
 use interlock_log::stamp::{hybrid, Stamp};
 use interlock_log::state::{Change, Rules, State};
@@ -33,7 +33,7 @@ fn columns_come_go_move_and_widen() {
     let wanted = [text(), zero.clone(), Value::Unsigned(200), Value::Signed(7), zero];
     assert_eq!(view.values().unwrap(), wanted);
     assert_eq!(view.expires_at(), 9);
-    // As they are laid out now, they stay.
+    // States of the current layout stay the same.
     let same = now.layout_of(&now.layout()).unwrap();
     assert_eq!(now.relaid(&same, state.as_bytes()).unwrap(), state);
 }

@@ -1,6 +1,6 @@
 //! States: the laws of joining, forgotten tombstones, bytes from outside.
 //!
-//! INTERLOCK_STATES=N makes the histories N times as many.
+//! INTERLOCK_STATES=N runs N times as many histories.
 
 mod centres;
 mod hostile;

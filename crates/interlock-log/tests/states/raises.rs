@@ -1,4 +1,4 @@
-//! A sum that is raised where its bytes are is the sum that any raise makes.
+//! Raising a sum in place has the same result as any other raise.
 
 use fastrand::Rng;
 use interlock_log::stamp::{self, Clock, Stamp};

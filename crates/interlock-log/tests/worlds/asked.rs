@@ -1,4 +1,5 @@
-//! Settings of the simulations in the environment: the number of worlds, one world, and the shortest that breaks.
+//! Settings of the simulations in the environment: the number of worlds, one world, and the
+//! shortest that breaks.
 
 use std::ops::Range;
 
@@ -11,7 +12,7 @@ pub fn count(usual: u64) -> u64 {
     number("INTERLOCK_WORLDS").unwrap_or(usual)
 }
 
-/// The seed at which the long run begins.
+/// First seed of the long run.
 pub fn first() -> u64 {
     number("INTERLOCK_FIRST").unwrap_or(0)
 }
@@ -28,7 +29,7 @@ pub fn one(all: Vec<u64>) -> Option<(String, u64, Vec<u64>)> {
     Some((kind, seed, steps))
 }
 
-/// Print the shortest world of `INTERLOCK_SHORTEST=KIND:WHAT`: leave out steps for as long as the same thing
+/// Print the shortest world of `INTERLOCK_SHORTEST=KIND:WHAT`: leave out steps while the same thing
 /// still breaks. `breaks` returns what a kind, a seed and steps break.
 pub fn shortest(
     seeds: Range<u64>,

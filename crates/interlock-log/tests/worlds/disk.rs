@@ -10,7 +10,7 @@ use interlock_log::ring::{Kept, Memory, Raw, Record, Ring};
 pub struct Disk {
     pub checkpoints: Vec<(Place, Vec<u8>)>,
     pub ring: Option<InFile>,
-    /// The writes that this disk's node has done.
+    /// Writes that this disk's node has done.
     pub did: BTreeSet<u64>,
 }
 

@@ -1,4 +1,5 @@
-//! The end of a world: faults cease, nodes come to rest, and what they have is compared with what was promised.
+//! The end of a world: faults stop, nodes come to rest, and their states are checked against the
+//! promises.
 
 use std::collections::BTreeSet;
 
@@ -94,7 +95,7 @@ impl World {
             if node.replica.pending() > 0 {
                 return Err("own writes left".into());
             }
-            // What is older than the records of its time nobody can put back any more.
+            // No node can put back a write that is older than the records of its time.
             let forgotten = first.replica.state().sessions.forgotten;
             let gone = |write: &&u64| {
                 let is_kept = self.writes.get(write).is_some_and(|it| it.deadline > forgotten);
@@ -117,14 +118,14 @@ impl World {
                     && there.client == client
                     && number > there.number
                 {
-                    // A state was joined that had it still, and not the record of whose it was.
+                    // A joined state still had its value, but no longer the record of its client.
                     let forgotten = first.replica.state().sessions.forgotten;
                     if there.deadline <= forgotten && self.merged_everywhere() {
                         narrowed.insert(OLD);
                         continue;
                     }
-                    // Where log time has fallen so far, the record of the newer one could be dropped before
-                    // the older one came back.
+                    // If log time has fallen this far, the record of the newer write could be
+                    // dropped before the older write came back.
                     if there.deadline > other.time + self.limits().timeout + self.limits().span {
                         narrowed.insert(OLDER);
                         continue;
@@ -135,8 +136,8 @@ impl World {
                 let here = self.kind.shared || *register == client as u64 + 1;
                 let after = there.answered.is_some_and(|answered| other.begun > answered);
                 if here && after && (self.kind.shared || self.clients[client].name.is_some()) {
-                    // Around a loss, the writes of different clients, and of one without numbers, are ordered by
-                    // date.
+                    // Around a loss, writes of different clients, and of one without numbers, are
+                    // ordered by stamp.
                     let other_client =
                         there.client != client || self.clients[client].name.is_none();
                     if there.losses < self.engine.losses && other_client {
@@ -150,7 +151,7 @@ impl World {
             }
         }
         for (write, it) in done() {
-            // Around a loss, somebody may have done it in the lost history, and put it back.
+            // Around a loss, a node may have done it in the lost history and put it back.
             if it.denied && it.losses == self.engine.losses {
                 return Err(format!("a write was denied and then done: {}", self.describe(*write)));
             }
@@ -166,7 +167,7 @@ impl World {
         Err(format!("sum: {sum} of {} writes, and nobody says so", toy.writes.len()))
     }
 
-    /// Every node says that rows were merged.
+    /// Returns whether every node reports that rows were merged.
     fn merged_everywhere(&self) -> bool {
         self.nodes.iter().all(|node| node.replica.merged() > 0)
     }

@@ -1,4 +1,4 @@
-//! An engine that holds a log, and what can become of it.
+//! An engine that holds a log, and its faults.
 
 use fastrand::Rng;
 use interlock_log::checkpoint::Id;
@@ -13,12 +13,12 @@ pub struct Held {
 #[derive(Default)]
 pub struct Engine {
     pub log: Vec<Held>,
-    /// Entries that an append has left on the way.
+    /// Entries of appends that have not arrived yet.
     pub flying: Vec<Vec<u8>>,
     pub time: u64,
     /// Entries were removed from the beginning.
     pub trimmed: bool,
-    /// The number of times that entries were lost.
+    /// Number of losses so far.
     pub losses: u64,
     /// The clock falls back when entries are lost.
     pub falls: bool,
@@ -33,7 +33,7 @@ impl Engine {
         id
     }
 
-    /// Appends, as an engine does that a node cannot hear: at once, late, never, or twice.
+    /// Appends like an engine whose replies may be lost: at once, late, never, or twice.
     pub fn append(&mut self, bytes: Vec<u8>, random: &mut Rng) -> Option<Id> {
         let x = random.f64();
         let mut id = None;
@@ -71,7 +71,7 @@ impl Engine {
         self.lost();
     }
 
-    /// Without a trace of what was trimmed: as a new engine.
+    /// Loses everything, including the fact that the log was trimmed, like a new engine.
     pub fn lose_all(&mut self) {
         self.log.clear();
         self.trimmed = false;
@@ -85,7 +85,7 @@ impl Engine {
         }
     }
 
-    /// True if nothing is missing at the beginning.
+    /// Returns whether nothing is missing at the beginning.
     pub fn begins(&self) -> bool {
         !self.trimmed || self.log.is_empty()
     }
@@ -97,7 +97,7 @@ impl Engine {
     }
 }
 
-/// An entry in a few words.
+/// Describes an entry in a few words.
 pub fn tell(bytes: &[u8]) -> String {
     let Ok(entry) = Entry::decode(bytes) else { return "what is no entry".into() };
     let name = String::from_utf8_lossy(&entry.name);

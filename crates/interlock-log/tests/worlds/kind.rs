@@ -1,6 +1,6 @@
-//! The kinds of worlds.
+//! Kinds of worlds.
 
-/// The faults that a world has beside those of all.
+/// Faults of a world in addition to those of all worlds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
     /// All clients write one register.
@@ -9,11 +9,11 @@ pub struct Kind {
     pub falls: bool,
     /// The log is trimmed, and nodes give each other snapshots.
     pub trims: bool,
-    /// Deadlines and the life of records are short; the log rests sometimes.
+    /// Deadlines and the life of records are short; the log is idle at times.
     pub short: bool,
-    /// A ring keeps so many entries beyond its checkpoint.
+    /// Number of entries that a ring keeps beyond its checkpoint.
     pub ring: usize,
-    /// The most registers.
+    /// Largest number of registers.
     pub capacity: u64,
     /// Some disks are lost.
     pub disks: bool,
@@ -21,7 +21,8 @@ pub struct Kind {
     pub forgets: bool,
     /// The engine loses nothing.
     pub calm: bool,
-    /// The most records of names and clients: more are refused until some are dropped.
+    /// Largest number of records of names and clients: further ones are refused until some are
+    /// dropped.
     pub records: usize,
     /// Nodes ask for acknowledgements.
     pub acks: bool,

@@ -1,4 +1,4 @@
-//! A toy machine that shows what was done, how often, and over what.
+//! A toy machine that shows which writes were done, how often, and which values they replaced.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ pub struct Value {
     pub expires: u64,
 }
 
-/// Each write has a number of its own, sets a register, and adds one to a sum.
+/// Each write has its own number, sets a register, and adds one to a sum.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Toy {
-    /// Counts how often a write was done.
+    /// Number of times each write was done.
     pub writes: BTreeMap<u64, u64>,
     pub registers: BTreeMap<u64, Value>,
     pub sums: BTreeMap<u64, u64>,
-    /// The most registers; more are refused.
+    /// Largest number of registers; further ones are refused.
     pub capacity: u64,
     /// The last writer.
     pub writer: u64,
 }
 
-/// A write as arguments: its number, the register, and for how long it lives (0: for ever).
+/// Encodes a write as arguments: its number, the register, and its time to live (0: for ever).
 pub fn arguments(write: u64, register: u64, life: u64) -> Vec<Vec<u8>> {
     [write, register, life].iter().map(|number| number.to_le_bytes().to_vec()).collect()
 }
@@ -60,7 +60,7 @@ impl Machine for Toy {
             return Outcome::Refused;
         }
         *self.writes.entry(write).or_default() += 1;
-        // As rows do: a lost write counts under its first name.
+        // As in a table, a lost write counts under its first writer.
         if moment.writer.is_none() {
             self.writer = moment.lineage;
         }

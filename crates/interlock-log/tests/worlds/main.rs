@@ -1,37 +1,40 @@
-//! Worlds of nodes, clients and an engine that loses entries, against the real code.
+//! Worlds of nodes, clients and an engine that loses entries, with the real code.
 //!
-//! Every world follows from its seed. What breaks is printed with it, and with all steps by
+//! Every world is determined by its seed. A failure is printed with the seed, and with all steps by
 //!
 //!     INTERLOCK_WORLD=KIND:SEED cargo test --release -p interlock-log --test worlds -- --nocapture one_world
 //!
-//! What may happen, as the guarantees have it (`ending.rs` checks each by its condition, in every kind):
+//! Allowed by the guarantees (`ending.rs` checks the condition of each, in every kind):
 //!
-//! - Around a loss of the engine, a value of one client may lie over a write of another that began after its answer.
-//! - A client's older write may come back over a newer one if log time fell by more than the span of the ring plus the
-//!   longest timeout between them, and the record of the newer one was dropped.
-//! - A sum may be wrong, and a client's older write may win if its record was dropped, where two histories were joined
-//!   each of which had writes that the other lacked. Every node then says that rows were merged ([`interlock_log::replica::Replica::merged`]).
+//! - Around a loss of the engine, a client's value may replace a write of another client that began
+//!   after the value's answer.
+//! - A client's older write may come back over a newer one if log time fell between them by more
+//!   than the span of the ring plus the longest timeout, and the record of the newer one was
+//!   dropped.
+//! - A sum may be wrong, and a client's older write may win if its record was dropped, if two
+//!   histories were joined that each had writes the other lacked. Every node then reports that rows
+//!   were merged ([`interlock_log::replica::Replica::merged`]).
 //!
-//! Of 100,000 worlds of each of the first nine kinds and of `everything` none broke a promise. So many needed a narrower
-//! guarantee:
+//! Of 100,000 worlds of each of the first nine kinds and of `everything`, none broke a promise.
+//! These needed a narrower guarantee:
 //!
 //! | kind | narrower guarantee needed | worlds | first |
 //! |---|---|---|---|
 //! | shared | an older write of another client | 1,929 | 10 |
-//! | trims | a wrong sum, said by every node | 12 | 19354 |
-//! | short | a wrong sum, said by every node | 427 | 69 |
-//! | ring | a wrong sum, said by every node | 67 | 1529 |
-//! | everything | a wrong sum, said by every node | 532 | 5 |
-//! | everything | an older write of a client whose record was dropped, said by every node | 2 | 34751 |
+//! | trims | a wrong sum, reported by every node | 12 | 19354 |
+//! | short | a wrong sum, reported by every node | 427 | 69 |
+//! | ring | a wrong sum, reported by every node | 67 | 1529 |
+//! | everything | a wrong sum, reported by every node | 532 | 5 |
+//! | everything | an older write of a client whose record was dropped, reported by every node | 2 | 34751 |
 //! | everything | an older write of a client, log time fell | 2 | 16742 |
 //!
-//! Where logs are trimmed, all nodes may be stuck after a loss of the engine or of disks, in about 1 world of 200: an
-//! operator then empties the log. Nothing that a living disk has is lost by that.
+//! If logs are trimmed, all nodes may be stuck after a loss of the engine or of disks, in about 1
+//! of 200 worlds. An operator then empties the log. Nothing on a living disk is lost by that.
 //!
-//! `INTERLOCK_SHORTEST=KIND:WHAT` and `shortest_world` make the worlds in which something breaks smaller, and
-//! print the smallest for `INTERLOCK_WORLD` (KIND:SEED:STEP,STEP...).
+//! `INTERLOCK_SHORTEST=KIND:WHAT` and `shortest_world` reduce the worlds in which something breaks,
+//! and print the smallest for `INTERLOCK_WORLD` (KIND:SEED:STEP,STEP...).
 //!
-//! The long run, with the count for each kind; `INTERLOCK_FIRST` is the seed at which it begins:
+//! The long run, with the count for each kind; `INTERLOCK_FIRST` is its first seed:
 //!
 //!     INTERLOCK_WORLDS=100000 cargo test --release -p interlock-log --test worlds -- --nocapture kinds
 
@@ -73,7 +76,7 @@ fn kinds() -> Vec<(&'static str, Kind)> {
     ]
 }
 
-/// Events in worlds: how many worlds had one, and the first seed.
+/// Outcomes of worlds, each with the number of worlds that had it and the first seed.
 type Found = BTreeMap<String, (u64, u64)>;
 
 /// Runs worlds. Returns what broke, and which narrower guarantees were needed.
@@ -95,7 +98,7 @@ fn worlds(kind: Kind, rules: Rules, seeds: std::ops::Range<u64>) -> (Found, Foun
     (broken, narrowed)
 }
 
-/// The promise that a world breaks, or the narrower guarantees that it needs; nothing if it needs none.
+/// Returns the promise that a world breaks, or the narrower guarantees that it needs, if any.
 fn outcome(seed: u64, kind: Kind, rules: Rules, steps: &[u64]) -> Option<String> {
     match World::new(seed, kind, rules, false).run(steps) {
         Ok(narrowed) if narrowed.is_empty() => None,
@@ -143,14 +146,14 @@ fn kinds_hold() {
     assert!(bad.is_empty(), "{bad:?}");
 }
 
-/// With a rule left out, worlds of some kind break: so the checks can fail, and no rule is idle.
+/// Without any one rule, worlds of some kind break: the checks can fail, and every rule is needed.
 #[test]
 fn every_rule_is_needed() {
     let mut idle = Vec::new();
     for (rule, kind, first, leave_out) in RULES {
         let mut rules = Rules::ALL;
         leave_out(&mut rules);
-        // The first world that breaks and holds with all rules is enough.
+        // One world that breaks without the rule and holds with all rules is enough.
         let kind = self::kind(kind);
         let run = |seed, rules| outcome(seed, kind, rules, &all());
         let found = (first..first + 20 * count()).find_map(|seed| {
@@ -166,7 +169,7 @@ fn every_rule_is_needed() {
 }
 
 type LeaveOut = fn(&mut Rules);
-/// Each rule, a kind of worlds that need it, and the seed at which to begin.
+/// Each rule, a kind of worlds that needs it, and the first seed to try.
 const RULES: [(&str, &str, u64, LeaveOut); 24] = [
     ("numbers", "plain", 0, |rules| rules.numbers = false),
     ("clients", "plain", 0, |rules| rules.clients = false),
@@ -194,8 +197,8 @@ const RULES: [(&str, &str, u64, LeaveOut); 24] = [
     ("two", "calm", 3408, |rules| rules.two = false),
 ];
 
-/// The rule "latest", whose worlds are too rare to wait for: an earlier write with a later deadline comes back long after
-/// the record of its client was dropped.
+/// The rule "latest", whose worlds are too rare to search for: an earlier write with a later
+/// deadline comes back long after the record of its client was dropped.
 #[test]
 fn no_earlier_write_comes_back_once_its_client_is_forgotten() {
     for latest in [true, false] {
@@ -226,7 +229,7 @@ fn no_earlier_write_comes_back_once_its_client_is_forgotten() {
     }
 }
 
-/// Whatever the bytes of a checkpoint are, even if somebody sealed them who wants to do harm.
+/// Decodes any bytes of a checkpoint, even from an attacker who added a valid checksum.
 #[test]
 fn hostile_checkpoints_end_with_an_answer() {
     let mut random = fastrand::Rng::with_seed(3);

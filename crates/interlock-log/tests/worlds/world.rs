@@ -1,4 +1,4 @@
-//! One world: nodes, clients and an engine, and what happens to them. All of it follows from the seed.
+//! One world: nodes, clients, an engine, and their faults. Everything is determined by the seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,42 +15,42 @@ use crate::engine::{tell, Engine};
 use crate::kind::Kind;
 use crate::machine::{arguments, Toy};
 
-/// The span of the rings in worlds in which time is short.
+/// Span of the rings in worlds with short times.
 const SPAN: u64 = 60;
 
 pub struct Node {
     pub disk: Disk,
     pub replica: Replica<Toy, InFile>,
     pub cut: bool,
-    /// Writes that it has answered, and where its history was then: to be acknowledged.
+    /// Writes that the node has answered but not seen acknowledged, and its position at the answer.
     pub unacknowledged: Vec<(u64, u64)>,
     pub again: bool,
     pub machine: u64,
 }
 
 pub struct Client {
-    /// None of a client that does not number its writes.
+    /// `None` if the client does not number its writes.
     pub name: Option<Vec<u8>>,
     pub number: u64,
-    /// Node, its machine's number, and step of the last sending; 0 of none.
+    /// Node, its machine's number, and step of the last sending; 0 before the first.
     pub sent: (usize, u64, u64),
     pub write: u64,
     pub deadline: u64,
 }
 
-/// The sessions, numbers, and answers of a write.
+/// Client, number and answers of a write.
 #[derive(Default, Clone)]
 pub struct Write {
     pub client: usize,
     pub number: u64,
     pub begun: u64,
     pub answered: Option<u64>,
-    /// It was answered that it was not and will not be done.
+    /// The answer was that it was not done and will not be.
     pub denied: bool,
     pub deadline: u64,
-    /// The number of losses that the engine had before it began.
+    /// Number of losses of the engine before it began.
     pub losses: u64,
-    /// The log time at the node to which it was first sent.
+    /// Log time at the node to which it was first sent.
     pub time: u64,
 }
 
@@ -67,11 +67,11 @@ pub struct World {
     pub step: u64,
     pub trace: bool,
     pub disks_lost: u64,
-    /// A write that was acknowledged, and that no other machine had.
+    /// A write that was acknowledged although no other machine had it.
     pub false_ack: Option<u64>,
     /// All nodes were stuck.
     pub emptied: bool,
-    /// The log was trimmed before all nodes had reported: those that had keep it.
+    /// The log was trimmed before all nodes had reported: those that had keep its checkpoints.
     pub trimmed_early: bool,
 }
 
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// Starts the node of a place, by what its disk has.
+    /// Starts node `i` from its disk.
     fn start(&mut self, i: usize, mut disk: Disk) -> Node {
         self.born += 1;
         let mut genesis = Vec::new();
@@ -154,7 +154,8 @@ impl World {
         }
     }
 
-    /// Runs the world. Returns which of the narrower guarantees it needed, or what it breaks.
+    /// Runs the world. Returns the narrower guarantees that it needed, or the promise that it
+    /// broke.
     pub fn run(mut self, steps: &[u64]) -> Result<BTreeSet<&'static str>, String> {
         self.play(steps);
         self.settle()?;
@@ -172,7 +173,7 @@ impl World {
         let bad = if self.kind.calm { 0.0 } else { self.random.f64() };
         for step in steps {
             self.step = *step;
-            // Each step has chances of its own, so that a world can be made smaller step by step.
+            // Each step has its own random numbers, so that steps can be left out of a world.
             self.random = Rng::with_seed(self.seed.wrapping_mul(1 << 20).wrapping_add(*step));
             self.engine.time += self.random.u64(..3);
             let i = self.random.usize(..self.nodes.len());
@@ -394,7 +395,8 @@ impl World {
                 Need::Snapshot if self.continues(i) => {}
                 Need::Snapshot => {
                     let from = self.random.usize(..self.nodes.len());
-                    // The newest of what it keeps that the log has; one of now only if it has none.
+                    // The newest stored checkpoint that the log has, or a new one if there is no
+                    // such checkpoint.
                     let kept = self.nodes[from].disk.checkpoints.iter().rev();
                     let kept = kept.filter(|_| from != i && !self.nodes[from].cut);
                     let mut kept = kept.filter(|(it, _)| it.is_in_log(self.engine.at(it.id)));
@@ -420,7 +422,7 @@ impl World {
         self.heed(i);
     }
 
-    /// Looks at which writes have been acknowledged: another machine has each in its files.
+    /// Checks the writes that have been acknowledged: another machine must have each in its files.
     fn heed(&mut self, i: usize) {
         let replica = &self.nodes[i].replica;
         let is_acknowledged = |(_, position): &(u64, u64)| replica.acknowledging(*position) > 0;
@@ -433,7 +435,7 @@ impl World {
         }
     }
 
-    /// Has a node go on with what its ring has, up to where the log begins.
+    /// Makes a node continue with the entries of its ring, up to where the log begins.
     fn continues(&mut self, i: usize) -> bool {
         let Some(first) = self.engine.log.first() else { return false };
         let raws = self.nodes[i].replica.ring().raws();
@@ -447,7 +449,7 @@ impl World {
         done
     }
 
-    /// True if nobody whom a node can reach will put back anything.
+    /// Returns whether no node that this one can reach will put back anything.
     fn is_last_resort(&self, i: usize) -> bool {
         let end = self.engine.log.last().map(|held| held.id);
         let is_done = |node: &Node| {

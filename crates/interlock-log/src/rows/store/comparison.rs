@@ -40,7 +40,7 @@ impl Comparison {
         Comparison { seen: vec![false; rows.len()], image, rows, by_key, hasher }
     }
 
-    /// Compares a row. `None`: their bytes are not a state of this table and there is no row here.
+    /// Compares a row. `None`: their bytes are not a state of this table and no row is here.
     /// `is_joined`: their row was joined before, so the row here is right wherever it differs.
     pub fn row(&mut self, key: &[u8], theirs: &[u8], is_joined: bool) -> Option<Difference> {
         let is_it = |number: &usize| self.rows[*number].key() == key;
