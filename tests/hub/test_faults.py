@@ -15,7 +15,7 @@ SUMMARY = Path(__file__).with_name("FAULTS.md")
 
 @pytest.mark.watchdog(120)
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_the_hub_stands(name: str, tmp_path: Path) -> None:
+def test_the_hub_survives_a_scenario(name: str, tmp_path: Path) -> None:
     needs_hub()
     seed = seeds.seed()
     scenario = SCENARIOS[name]

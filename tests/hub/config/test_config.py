@@ -211,7 +211,7 @@ def test_loopback_is_open(host: str) -> None:
     assert given(host=host)["host"] == host
 
 
-def test_a_hub_listens_somewhere() -> None:
+def test_a_hub_without_any_address_is_refused() -> None:
     assert given(host="", unix="/x")["host"] == ""
     with pytest.raises(ConfigError, match=r"host is \'\' \(argument\); allowed: an IP address, or"):
         given(host="")

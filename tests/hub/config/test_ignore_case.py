@@ -45,7 +45,7 @@ def test_a_topic_is_the_same_in_any_case(tmp_path: Path) -> None:
         assert client.call("PUBSUB", "NUMSUB", "app.one") == [b"app.one", 0]
 
 
-def test_rights_ignore_it_too() -> None:
+def test_rights_ignore_case_too() -> None:
     needs_hub()
     user = {"name": "default", "publish": ["App.*"], "subscribe": ["APP.x"]}
     with Hub(port=0, ignore_case_topics=True, user=[user]) as hub, Client(hub.url) as client:
@@ -57,7 +57,7 @@ def test_rights_ignore_it_too() -> None:
             client.subscribe("App.Y")
 
 
-def test_without_it_case_matters() -> None:
+def test_topics_differ_in_case_by_default() -> None:
     needs_hub()
     with Hub(port=0) as hub, Client(hub.url) as one, Client(hub.url) as other:
         one.subscribe("App")

@@ -100,7 +100,9 @@ NOTED = (
 
 
 @pytest.mark.parametrize(("text", "noted"), NOTED)
-def test_what_has_no_counterpart_is_named(text: str, noted: str | None, tmp_path: Path) -> None:
+def test_a_kids_setting_without_a_counterpart_is_named(
+    text: str, noted: str | None, tmp_path: Path
+) -> None:
     found = converted(text)
     if noted is None:
         assert [note for note in found.notes if "store" in note] == []
@@ -133,7 +135,7 @@ REFUSED = (
 
 
 @pytest.mark.parametrize(("text", "told"), REFUSED)
-def test_what_kids_would_not_read_is_refused_with_its_line(text: str, told: str | None) -> None:
+def test_a_file_that_kids_rejects_is_refused_with_the_line(text: str, told: str | None) -> None:
     with pytest.raises(KidsError) as refused:
         parsed(text)
     assert told is None or told in str(refused.value)

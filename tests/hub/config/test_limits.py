@@ -79,7 +79,7 @@ def test_a_subscriber_over_the_soft_limit_for_too_long_is_disconnected() -> None
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_who_asked_for_it_misses_messages_and_is_told_how_many(workers: int) -> None:
+def test_a_slow_subscriber_with_drop_learns_how_many_messages_it_missed(workers: int) -> None:
     limits = {"pubsub": {"soft": 1 << 20, "hard": 0}}
     with (
         interlock.Hub(port=0, workers=workers, limits=limits) as hub,
@@ -256,7 +256,7 @@ def test_when_all_clients_hold_too_much_those_with_most_go_and_the_others_stay()
 
 
 @pytest.mark.parametrize("kind", ["output", "request", "subscription"])
-def test_what_clients_hold_is_counted_whatever_it_is(kind: str) -> None:
+def test_memory_held_by_clients_is_counted_for_each_kind(kind: str) -> None:
     with (
         interlock.Hub(port=0, limits={"pubsub": {"hard": 0, "soft": 0}}) as hub,
         ExitStack() as stack,

@@ -150,7 +150,7 @@ def test_a_flood_of_names_does_not_keep_a_user_of_the_same_address_out(
         assert len(looks.seen) <= 3 * MOST_LOOKS
 
 
-def test_one_look_answers_all_who_wait_with_the_same_password(
+def test_one_check_answers_all_clients_that_sent_the_same_password(
     hub: interlock.Hub, looks: Looks
 ) -> None:
     with ExitStack() as stack:
@@ -221,7 +221,7 @@ def test_addresses_take_turns_and_so_do_names_within_one() -> None:
     assert len(logins) == 0
 
 
-def test_who_has_been_right_comes_first_and_who_fails_last_and_slowly() -> None:
+def test_successful_addresses_log_in_first_and_failing_ones_last_and_slowly() -> None:
     times = Times()
     logins = Logins(waiting=10, failures=3, now=times)
     logins.looked([login("good", "secret")], right=True)
@@ -241,7 +241,7 @@ def test_who_has_been_right_comes_first_and_who_fails_last_and_slowly() -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_of_one_name_so_many_passwords_may_wait_at_an_address(known: bool) -> None:
+def test_passwords_waiting_for_one_name_at_an_address_are_limited(known: bool) -> None:
     logins = Logins(waiting=4, failures=0)
     for number in range(4):
         assert not logins.add(login("a", str(number), known=known))
@@ -252,7 +252,7 @@ def test_of_one_name_so_many_passwords_may_wait_at_an_address(known: bool) -> No
     assert not logins.add(login("b", "b"))
 
 
-def test_names_that_nobody_has_share_their_looks_and_delay_no_user() -> None:
+def test_unknown_names_share_their_checks_and_delay_no_user() -> None:
     times = Times()
     logins = Logins(waiting=4, failures=1, now=times)
     logins.looked([login("a", "guess")], right=False)
@@ -274,7 +274,7 @@ def test_names_that_nobody_has_share_their_looks_and_delay_no_user() -> None:
 
 
 @pytest.mark.parametrize("users", [{"n1", "n2"}, {"n0"}, set(), {f"n{n}" for n in range(9)}])
-def test_a_turn_does_not_show_which_names_are_known(users: set[str]) -> None:
+def test_the_cost_of_a_round_does_not_reveal_which_names_exist(users: set[str]) -> None:
     logins = Logins(waiting=4, failures=0)
     for number in range(3):
         logins.add(login("a", "guess", name=f"n{number}", known=f"n{number}" in users))
@@ -286,7 +286,7 @@ def test_a_turn_does_not_show_which_names_are_known(users: set[str]) -> None:
     assert isinstance(found, Round) and found.looks == MOST_LOOKS
 
 
-def test_beyond_the_bound_of_a_round_all_wait_for_the_next() -> None:
+def test_passwords_beyond_the_limit_of_a_round_wait_for_the_next() -> None:
     logins = Logins(waiting=4, failures=0)
     for number in range(MOST_LOOKS + 1):
         logins.add(login("a", "guess", name=f"user {number}"))
@@ -313,7 +313,7 @@ def test_a_flood_of_names_at_one_address_drops_no_user_who_shares_it(
     assert len(away) == 81 and not any(one.known for one in away)
 
 
-def test_a_crowd_of_addresses_takes_the_places_of_its_own(
+def test_a_crowd_of_addresses_displaces_only_its_own_logins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("interlock.hub.serve.logins.MOST_WAITING", 20)
@@ -336,5 +336,5 @@ def test_a_crowd_of_addresses_takes_the_places_of_its_own(
         ("/run/hub.sock", "/run/hub.sock"),
     ],
 )
-def test_who_has_one_address_of_ipv6_has_many(host: str, origin: str) -> None:
+def test_the_origin_of_an_ipv6_address_is_its_network(host: str, origin: str) -> None:
     assert origin_of(host) == origin

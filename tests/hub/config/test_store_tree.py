@@ -77,7 +77,9 @@ WRONG: tuple[tuple[list[dict[str, Any]], str], ...] = (
 
 
 @pytest.mark.parametrize(("stores", "told"), WRONG)
-def test_a_wrong_tree_is_told_with_its_place(stores: list[dict[str, Any]], told: str) -> None:
+def test_an_error_in_a_tree_of_stores_names_its_place(
+    stores: list[dict[str, Any]], told: str
+) -> None:
     needs_hub()
     with pytest.raises(ConfigError, match=told) as refused:
         read(given=from_arguments({"store": stores}))
@@ -89,7 +91,7 @@ def lanes(*stores: dict[str, Any]) -> dict[str, store_lanes.Lane]:
     return {lane.store.name: lane for lane in store_lanes.lanes(found)}
 
 
-def test_a_multiple_is_its_stores_each_with_its_topics() -> None:
+def test_a_multiple_store_gives_each_of_its_stores_the_right_topics() -> None:
     needs_hub()
     inner = {"name": "inner", "kind": "multiple", "stores": ["disk"], "exclude": ["y"]}
     found = lanes(

@@ -177,7 +177,7 @@ def test_a_password_that_was_right_is_right_again_and_a_wrong_one_stays_wrong(
     assert hub.info()["login_failures"] == 3
 
 
-def test_a_name_costs_as_many_looks_as_any_other(
+def test_known_and_unknown_names_cost_the_same_checks(
     hub: interlock.Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[bytes] = []
@@ -255,7 +255,7 @@ def test_who_goes_while_its_password_is_looked_at_leaves_nothing(hub: interlock.
             assert witness.call("PING") == "PONG"
 
 
-def test_an_open_default_has_its_rights_and_others_log_in() -> None:
+def test_the_default_user_needs_no_login_and_has_only_its_rights() -> None:
     needs_hub()
     reader = {"name": "default", "subscribe": ["*"]}
     with (
@@ -378,7 +378,7 @@ def test_passwords_of_who_has_gone_are_not_looked_at_and_too_many_are_refused(
     assert looked == [b"first", b"last"]
 
 
-def test_a_hub_that_nobody_holds_ends_though_a_password_is_looked_at() -> None:
+def test_an_unreferenced_hub_ends_even_during_a_password_check() -> None:
     needs_hub()
     held: list[interlock.Hub] = []
 
@@ -462,7 +462,7 @@ def test_two_users_of_one_name_are_refused() -> None:
     # The hash is another each time, and so would be the tests' names.
     ids=range(10),
 )
-def test_what_is_no_hash_is_refused(damaged: str) -> None:
+def test_a_damaged_hash_is_refused(damaged: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         passwords.parsed(damaged)
 

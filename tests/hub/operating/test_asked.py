@@ -271,7 +271,7 @@ def test_buffer_limits_have_the_name_of_redis_too(hub: interlock.Hub) -> None:
         ("limits.pubsub.hard", "9", "client-output-buffer-limit", "pubsub 9 2 3"),
     ],
 )
-def test_a_key_is_set_once_whatever_it_is_called(
+def test_a_key_set_twice_under_two_names_is_refused(
     hub: interlock.Hub, pairs: tuple[str, ...]
 ) -> None:
     with asking(hub) as client:

@@ -122,9 +122,7 @@ def test_a_file_left_by_a_killed_hub_is_replaced(tmp_path: Path) -> None:
     [f"{os.getpid()}\n", "", "nonsense", "x" * 5000],
     ids=["of the test", "empty", "nonsense", "long"],
 )
-def test_a_number_that_is_another_processs_by_now_keeps_no_hub_from_starting(
-    tmp_path: Path, left: str
-) -> None:
+def test_a_stale_or_damaged_pid_file_is_replaced(tmp_path: Path, left: str) -> None:
     pid = tmp_path / "hub.pid"
     pid.write_text(left)
     with PidFile(str(pid)):

@@ -106,7 +106,7 @@ def test_a_connection_is_kept_and_head_has_no_body(watched: interlock.Hub) -> No
     assert raw(watched, b"HEAD /ready HTTP/1.0\r\n\r\n").endswith(b"\r\n\r\n")
 
 
-def test_what_is_not_there_and_what_is_not_read_are_told(watched: interlock.Hub) -> None:
+def test_unknown_paths_are_404_and_other_methods_405(watched: interlock.Hub) -> None:
     status, _, body = get(watched.http_address, "/nothing")
     assert (status, body) == (404, "there is no '/nothing'\n")
     assert get(watched.http_address, "/")[2].split() == ["/metrics", "/health", "/ready"]
@@ -250,7 +250,7 @@ def test_a_port_that_is_taken_is_named_and_nothing_else_stays_open() -> None:
         socket.create_server(("127.0.0.1", port)).close()
 
 
-def test_where_other_machines_reach_it_must_be_allowed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_http_on_a_public_address_must_be_allowed(capsys: pytest.CaptureFixture[str]) -> None:
     needs_hub()
     with pytest.raises(ConfigError, match=r"http.host is '0.0.0.0' .*unprotected = true"):
         interlock.Hub(http={"host": "0.0.0.0", "port": 0})

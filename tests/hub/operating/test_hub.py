@@ -98,7 +98,7 @@ def test_the_counters_count() -> None:
         assert after["total_commands_processed"] - before["total_commands_processed"] == 10
 
 
-def test_nothing_is_left_of_a_hub() -> None:
+def test_a_stopped_hub_leaves_no_descriptors_or_threads() -> None:
     with interlock.Hub(port=0):
         pass
     before = (descriptors(), threads())

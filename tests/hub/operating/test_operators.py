@@ -138,7 +138,7 @@ def test_shutdown_is_for_who_has_logged_in_and_ends_it_well(tmp_path: Path) -> N
         assert "a client asked for a shutdown" in err
 
 
-def test_two_who_ask_for_the_end_are_not_two_signals() -> None:
+def test_two_shutdown_commands_stop_the_hub_once() -> None:
     needs_hub()
     user = {"name": "root", "passwords": [passwords.hashed("x")], "commands": ["@all"],
             "topics": ["*"]}  # fmt: skip

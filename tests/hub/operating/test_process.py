@@ -152,7 +152,7 @@ def test_a_port_that_is_taken_is_1_and_named() -> None:
     assert len(err.splitlines()) == 1
 
 
-def test_an_address_that_is_not_here_is_1_and_named(tmp_path: Path) -> None:
+def test_an_address_of_another_machine_is_1_and_named(tmp_path: Path) -> None:
     config = tmp_path / "hub.toml"
     config.write_text('host = "192.0.2.1"\nunprotected = true\n')
     code, err = refused("--config", str(config), "--port", "0")

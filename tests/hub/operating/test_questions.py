@@ -193,7 +193,7 @@ def test_wrong_usage_is_2(capsys: pytest.CaptureFixture[str]) -> None:
         assert ended.value.code == 2
 
 
-def test_a_table_puts_numbers_to_the_right_and_is_one_without_rows() -> None:
+def test_a_table_aligns_numbers_right_and_may_be_empty() -> None:
     assert table(("a", "b"), [("x", 1), ("yy", 1000)]) == "a       b\nx       1\nyy  1,000"
     assert table(("a", "b"), []) == "a  b"
     assert printable("a\x1b[2J\n\u00e9") == "a\\x1b[2J\\n\u00e9"

@@ -100,7 +100,7 @@ def test_nobody_is_a_table_without_rows(hub: Hub, capsys: pytest.CaptureFixture[
     }  # fmt: skip
 
 
-def test_the_first_names_are_told_however_many_there_are(hub: Hub) -> None:
+def test_only_the_first_topics_are_listed_beside_the_total(hub: Hub) -> None:
     names = [f"t{number:04}" for number in range(2_500)]
     with Client(hub.url) as subscriber, Client(hub.url) as asking:
         subscriber.subscribe(*reversed(names))
@@ -147,7 +147,7 @@ def test_only_administrators_may_ask(capsys: pytest.CaptureFixture[str]) -> None
     assert "pubsub|clients" in err
 
 
-def test_redis_cannot_tell_and_limit_needs_clients(
+def test_clients_needs_a_hub_and_limit_needs_clients(
     redis_port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["hub", "topics", "--clients", "--url", f"127.0.0.1:{redis_port}"]) == 1

@@ -70,7 +70,7 @@ def test_the_variables_are_taken_out_of_the_environment() -> None:
     assert environment == {"PATH": "p"}
 
 
-def test_what_is_said_of_a_reload_and_of_a_status(tmp_path: Path) -> None:
+def test_the_notifier_reports_reload_status_and_stop(tmp_path: Path) -> None:
     with manager(str(tmp_path / "n")) as heard:
         notifier = Notifier(heard.address)
         before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
@@ -113,7 +113,7 @@ def test_a_worker_that_hangs_is_named_and_no_sign_of_life_is_given(tmp_path: Pat
         assert beats(heard, [True], watchdog=None) == well[1:]
 
 
-def test_a_beat_comes_twice_in_the_managers_time() -> None:
+def test_the_heartbeat_is_half_of_the_watchdog_time() -> None:
     assert Heartbeat(Notifier("/n", 20.0), list, dict).interval == 10.0
     assert Heartbeat(Notifier("/n"), list, dict).interval == 30.0
     assert status({"connected_clients": 1, "pubsub_channels": 2, "messages_published": 3}) == (
@@ -151,7 +151,7 @@ def test_handed_sockets_are_served_named_and_left_where_they_are(tmp_path: Path)
 
 
 @pytest.mark.parametrize("kind", ["udp", "connected"])
-def test_what_is_no_listening_stream_socket_is_refused_by_name(kind: str) -> None:
+def test_a_handed_socket_that_does_not_listen_is_refused_by_name(kind: str) -> None:
     needs_hub()
     with socket.socket(type=socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM) as given:
         process = handed_over([given], names="mine", environment={})

@@ -94,7 +94,7 @@ def test_it_connects_and_asks(client: Foreign, library: Library, resp: str) -> N
     assert client.ask("publish", "nobody", "x") == "0"
 
 
-def test_the_hub_refuses_it_little_on_connecting(
+def test_connecting_causes_only_the_expected_errors(
     library: Library, built: Path, resp: str, hub: interlock.Hub
 ) -> None:
     with connected(library, built, hub.port, PROTOCOLS[resp]) as client:

@@ -168,7 +168,7 @@ def test_a_worker_rests_while_a_socket_is_full(authority: Authority, pair: Pair)
         assert share < 0.3
 
 
-def test_one_byte_a_record_is_a_command_all_the_same(
+def test_a_command_of_one_byte_tls_records_is_understood(
     hub: interlock.Hub, authority: Authority
 ) -> None:
     with shaken(hub.tls_port, authority) as connection:
@@ -323,7 +323,7 @@ def test_files_that_are_not_there_or_are_no_certificates_are_named(
         interlock.Hub(port=0, tls=swapped).start()
 
 
-def test_a_program_says_it_in_a_line_and_ends_with_2(pair: Pair, tmp_path: Path) -> None:
+def test_a_bad_certificate_is_2_with_one_line(pair: Pair, tmp_path: Path) -> None:
     config = tmp_path / "hub.toml"
     config.write_text(f'[tls]\ncert = "/nowhere/none.pem"\nkey = "{pair.key}"\n')
     code, err = refused("--config", str(config), "--port", "0")

@@ -71,6 +71,6 @@ def test_what_auth_takes_and_what_people_see(
     assert str(parse(address)) == shown
 
 
-def test_what_needs_no_hiding_is_shown_as_it_is() -> None:
+def test_only_the_password_of_a_url_is_hidden() -> None:
     assert without_password("redis://h:7") == "redis://h:7"
     assert without_password("redis://ann:x@h:7") == "redis://***@h:7"

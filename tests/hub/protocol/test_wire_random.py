@@ -100,7 +100,7 @@ def test_random_talks_have_the_same_answers(redis_port: int) -> None:
 
 
 @pytest.mark.watchdog(120)
-def test_a_random_talk_is_the_same_with_redis_twice(redis_port: int) -> None:
+def test_redis_answers_a_random_exchange_the_same_twice(redis_port: int) -> None:
     for seed in range(20):
         exchange = talk(seed)
         assert not list(

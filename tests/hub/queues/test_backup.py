@@ -218,7 +218,7 @@ def test_the_variable_says_where_the_hub_is_so_that_no_password_is_an_argument(
         assert "secret" not in out
 
 
-def test_what_is_not_whole_is_refused_by_a_hub(place: Place) -> None:
+def test_an_incomplete_copy_is_refused_by_a_hub(place: Place) -> None:
     copy = place.journal.with_name("copy")
 
     class Killed(Exception):

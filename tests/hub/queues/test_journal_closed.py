@@ -112,7 +112,7 @@ def test_a_journal_whose_files_are_gone_is_not_taken_for_a_new_one(
     assert re.search(r"segments are missing\. Records from 1 to \d cannot be replayed", said), said
 
 
-def test_who_removes_the_lock_file_lets_no_second_hub_in(place: Place) -> None:
+def test_a_removed_lock_file_still_keeps_a_second_hub_out(place: Place) -> None:
     with hub_process(*place.flags()) as hub, connect(f"interlock://127.0.0.1:{hub.port}") as client:
         queue = client.queue("q", bytes)
         queue.put(b"one", keys="a")

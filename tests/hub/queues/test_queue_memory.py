@@ -233,7 +233,9 @@ def hub() -> Iterator[HubProcess]:
 
 @pytest.mark.watchdog(120)
 @pytest.mark.parametrize("make", seeds.share(KINDS), ids=lambda make: make.__name__)
-def test_what_a_hub_grows_by_is_counted(hub: HubProcess, make: Callable[[Client], None]) -> None:
+def test_the_memory_that_queues_take_is_counted(
+    hub: HubProcess, make: Callable[[Client], None]
+) -> None:
     with Client(hub.addresses[0], timeout=60) as client:
         # Memory of the very first calls does not belong to the queues.
         client.pipeline([call("put", "first", "", 0, 0, text(n, 100), 0, 0, 0) for n in range(500)])

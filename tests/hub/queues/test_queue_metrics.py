@@ -66,7 +66,7 @@ def test_each_family_has_its_kind_and_help(hub: interlock.Hub) -> None:
         assert f"# HELP {family.name} " in text
 
 
-def test_queues_that_were_not_looked_at_are_told_to_be_cut() -> None:
+def test_queues_left_out_of_the_metrics_are_counted_as_cut() -> None:
     looked_at: list[int] = []
 
     def queues(most: int) -> tuple[dict[str, dict[str, int]], int]:

@@ -319,7 +319,7 @@ def test_a_right_to_a_queue_is_by_its_name(guarded: interlock.Hub) -> None:
         assert client.call("FCALL", "il1_queues", 0) == [b"mail.fast", b"orders"]
 
 
-def test_a_grant_to_queues_alone_is_to_nothing_that_harms_them(guarded: interlock.Hub) -> None:
+def test_a_grant_to_queues_excludes_operating_them(guarded: interlock.Hub) -> None:
     with logged_in(guarded, "producer") as client:
         for name in ("configure", "put", "lease", "settle", "next", "extend", "stats", "join"):
             with pytest.raises(ReplyError, match=r"BADARG|wrong") as told:

@@ -75,7 +75,7 @@ def test_what_an_agent_has_answered_survives_it(place: Place) -> None:
             assert wait_until_delivered(again)["replayed"] == 1
 
 
-def test_who_asks_for_it_is_answered_once_upstream_has_it(place: Place) -> None:
+def test_ack_upstream_answers_once_the_upstream_has_the_message(place: Place) -> None:
     port = free_port()
     store = place.spooled(port, ack='"upstream"', topics='["far"]')
     with hub_process(*place.agent(store)) as agent:

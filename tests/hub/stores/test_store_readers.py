@@ -129,7 +129,7 @@ def parts(entries: list[tuple[bytes, list[bytes]]]) -> tuple[list[int], int]:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_every_reader_tells_the_same(
+def test_all_ways_of_reading_report_the_same_missing_messages(
     hub: Hub, out: Path, way: Callable[[Path], None], capfd: pytest.CaptureFixture[str]
 ) -> None:
     with Client(hub.url) as client:

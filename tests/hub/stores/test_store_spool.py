@@ -82,7 +82,9 @@ def test_a_store_that_becomes_files_writes_what_was_spooled_first(place: Place) 
             pass
 
 
-def test_a_store_that_is_no_more_delivers_what_waits_or_says_where_it_is(place: Place) -> None:
+def test_a_removed_stores_waiting_messages_are_delivered_or_their_folder_is_named(
+    place: Place,
+) -> None:
     port = free_port()
     other = 'name = "other"\nkind = "null"'
     flags = place.agent(place.spooled(port), other)

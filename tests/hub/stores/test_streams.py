@@ -133,7 +133,7 @@ def test_a_reader_that_waits_in_vain_is_told_so(stored: Hub) -> None:
 
 @pytest.mark.parametrize("words", ["XREAD BLOCK 0 STREAMS a $", "il1_lease"])
 @pytest.mark.parametrize(("reason", "answer"), [("TIMEOUT", b""), ("ERROR", b"-UNBLOCKED ")])
-def test_whoever_waits_is_seen_to_be_blocked_and_can_be_unblocked(
+def test_a_waiting_client_counts_as_blocked_and_can_be_unblocked(
     stored: Hub, words: str, reason: str, answer: bytes
 ) -> None:
     if words == "il1_lease":

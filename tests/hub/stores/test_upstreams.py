@@ -158,7 +158,7 @@ def test_a_redis_is_told_from_a_hub(agent: Agent, redis_port: int) -> None:
     refused(agent, f"127.0.0.1:{redis_port}", 'set protocol = "publish" or "xadd"')
 
 
-def test_a_topic_that_is_no_stream_there_holds_up_what_is_behind_it_once(
+def test_a_topic_whose_key_is_not_a_stream_blocks_later_messages_without_duplicates(
     agent: Agent, tmp_path: Path
 ) -> None:
     with (

@@ -344,7 +344,7 @@ def test_a_keeper_of_a_table_that_is_not_declared_is_refused(keeper: _core.Table
         interlock.Hub(port=0, keepers={"none": keeper})
 
 
-def test_what_is_no_reply_is_refused_and_nobody_is_answered(
+def test_a_malformed_reply_is_refused_and_answers_nobody(
     serving: interlock.Hub, keeper: _core.TableKeeper, names: list[str], pool: ThreadPoolExecutor
 ) -> None:
     with client(serving) as writer:

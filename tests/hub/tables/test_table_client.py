@@ -345,7 +345,7 @@ def test_a_client_and_a_process_of_the_machine_share_the_rows(
             remote["a"]
 
 
-def test_other_columns_are_a_mismatch_and_no_table_is_told(name: str, hub: interlock.Hub) -> None:
+def test_other_columns_and_an_unknown_table_are_refused(name: str, hub: interlock.Hub) -> None:
     class Other(Row):
         app_id: U8
 
@@ -417,7 +417,7 @@ def test_a_redis_refuses_and_says_why(redis_port: int) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 5, "", "a:b", "a b", "a/b", ".a", "x" * 201, "\ud800"])
-def test_a_name_that_is_none_is_refused(wrong: Any) -> None:
+def test_an_invalid_table_name_is_refused(wrong: Any) -> None:
     with (
         interlock.connect("memory://") as client,
         pytest.raises((TypeError, ValueError), match=r"table\(\): name is"),

@@ -140,7 +140,7 @@ def test_a_lifespan_may_be_of_any_kind_that_is_a_context_manager() -> None:
         (lambda: None, TypeError, "does not take one argument, the app"),
     ],
 )
-def test_what_is_no_lifespan_is_refused(lifespan: Any, kind: type[Exception], text: str) -> None:
+def test_an_invalid_lifespan_is_refused(lifespan: Any, kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=text):
         app_of(lifespan)
     app = app_of(lambda app: None)
