@@ -31,7 +31,16 @@ REFUSED_IN_COMMENTS = re.compile(rf"\W*({CLAUSES})\b")
 COMMENT = re.compile(r"\s*//[/!](.*)")
 MARKS = {".py": "#", ".pyi": "#", ".rs": "//", ".lua": "--", ".js": "//"}
 """Beginnings of comments."""
-LATER = ("crates/",)
+LATER = (
+    "crates/interlock-core/",
+    "crates/interlock-engine/",
+    "crates/interlock-hub/",
+    "crates/interlock-journal/",
+    "crates/interlock-log/",
+    "crates/interlock-python/",
+    "crates/interlock-stores/",
+    "crates/interlock-table/",
+)
 """Folders in which only doc comments are read, and only for question words."""
 
 
