@@ -1,5 +1,5 @@
-//! Measures how long a checkpoint blocks a node's loop during writes of random rows: `cargo run
-//! --release -p interlock-node --example checkpoint_stall [ROWS]`.
+//! Measures how long a checkpoint blocks a node's loop during writes of random rows:
+//! `cargo run --release -p interlock-node --example checkpoint_stall [ROWS]`.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
-//! Compares a node's log with bare Redis commands in one run: `cargo run --release -p
-//! interlock-node --example hop_and_rate -- HOST:PORT [ROUNDS]`, with a dedicated Redis at that
-//! address.
+//! Compares a node's log with bare Redis commands in one run:
+//! `cargo run --release -p interlock-node --example hop_and_rate -- HOST:PORT [ROUNDS]`, with a
+//! dedicated Redis at that address.
 //!
 //! Another process (this program again) reads. *Hop*: time from an append until the reader has the
 //! entry. *Rate*: entries whose body has this many commands; *under way*: entries not yet answered.
@@ -129,7 +129,7 @@ impl Reads {
     }
 }
 
-/// Appends `count` entries at most `most` of them under way; returns when each was sent.
+/// Appends `count` entries, at most `most` of them under way; returns when each was sent.
 fn append(
     address: &str,
     stream: &str,

@@ -219,7 +219,7 @@ fn nothing_behind_the_newest_checkpoint_is_dropped() {
     }
     let whole = ring.length();
     assert!(whole > SMALL.all);
-    // Too large, but after the checkpoint.
+    // Too large, but no checkpoint covers the records.
     ring.saved(0, u64::MAX).unwrap();
     assert_eq!(ring.length(), whole);
     // Too large: it shrinks to the limit, whatever its age.

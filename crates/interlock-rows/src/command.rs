@@ -42,8 +42,8 @@ pub enum Command<'a> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pairs<'a> {
     pub given: Vec<Given<'a>>,
-    /// The first value that does not fit its column, if the column has a size limit. The command is
-    /// refused only when the row is written, not if it writes nothing.
+    /// The first value of the right type that is too large or too long for its column. The command
+    /// is refused only when the row is written, not if it writes nothing.
     pub late: Option<Refusal>,
 }
 
