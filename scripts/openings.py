@@ -36,7 +36,6 @@ LATER = (
     "crates/interlock-engine/",
     "crates/interlock-hub/",
     "crates/interlock-journal/",
-    "crates/interlock-log/",
     "crates/interlock-python/",
     "crates/interlock-stores/",
     "crates/interlock-table/",

@@ -181,11 +181,11 @@ impl<M: Machine> Whole<M> {
                 self.keepers.take(node, machine, *report, entry.read.position);
                 Applied::new(Fate::Taken)
             }
-            // Only the node that reads it uses it.
+            // It does not change the state: replicas evaluate it.
             Body::Acks { .. } => Applied::new(Fate::Taken),
             Body::Commands(commands) | Body::Asking(commands) => {
-                // A command whose deadline is too far ahead is not done: its record would refuse
-                // all others up to that deadline.
+                // A command whose deadline is too far ahead is not done: once its record was
+                // dropped, all writes up to that deadline would be refused.
                 let furthest = self.furthest(limits);
                 let deadlines = commands.iter().map(|command| command.deadline);
                 let latest = deadlines.filter(|deadline| *deadline <= furthest).max();
@@ -340,7 +340,7 @@ impl<M: Machine> Whole<M> {
             return Some(Answer::Past);
         }
         if rules.deadlines && command.deadline > self.furthest(limits) {
-            return Some(Answer::Unknown); // a copy of it may arrive when its deadline is no longer too far ahead
+            return Some(Answer::Unknown); // a copy may arrive when its deadline is near enough
         }
         let (client, _) = command.client.as_ref()?;
         let clients = &self.sessions.clients;
@@ -440,7 +440,7 @@ impl<M: Machine> Whole<M> {
                 continue;
             }
             if let Some((client, number)) = &done.command.client {
-                // A write that was refused here was done in the other history and has an answer.
+                // If it was refused here, it was done in the other history and has an answer there.
                 if rules.clients && self.sessions.has_done(client, *number) {
                     if is_wanted {
                         applied.answers.push((index, self.answer_again(client, *number)));
@@ -525,7 +525,7 @@ impl<M: Machine> Whole<M> {
         whole.lineage = reader.number()?;
         whole.merged = reader.number()?;
         whole.swept = reader.number()?;
-        // What this state writes later must be readable too.
+        // Later writes of this state must be readable too.
         let times = [whole.now, whole.busy, whole.swept, whole.reading >> 16];
         if times.into_iter().any(|time| time > BELIEVED_MS) {
             return Err(Damaged);

@@ -227,8 +227,8 @@ pub trait Machine: Sized {
     }
 
     /// Returns rows that came from elsewhere and that another state of this data centre lacks. It
-    /// looks at a limited number of rows after `since` and returns the number of the last one, or
-    /// `None` if there are no more.
+    /// looks at a limited number of rows after `since` and also returns the number of the last one;
+    /// `None` at the end.
     ///
     /// # Arguments
     ///

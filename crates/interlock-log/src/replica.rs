@@ -472,7 +472,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         self.known.get(usize::try_from(index).ok()?).copied()
     }
 
-    /// Takes the next entry of a comparison, or `None` if the log has no more. The comparison
+    /// Takes the next entry of a comparison, or `None` at the end of the log. The comparison
     /// decides whether this node or the writer of an entry has the log's history up to a place.
     pub fn compare(&mut self, next: Option<(Id, &[u8])>) {
         let Phase::Compares { place, claim } = &mut self.phase else { return };

@@ -1,8 +1,8 @@
 //! Acknowledgements: a node learns which part of its history other machines have.
 //!
 //! A node asks in an entry of its own. Nodes that have read it, and have all applied entries in
-//! their files, reply with an entry: they acknowledge the position and checksum up to which the
-//! entry's writer had read. So an acknowledgement counts only in the history in which it was made,
+//! their files, reply with an entry. They acknowledge the position and checksum up to which this
+//! reply's writer had read. So an acknowledgement counts only in the history in which it was made,
 //! on every engine, and none are sent unless a node asks.
 
 use std::collections::BTreeMap;

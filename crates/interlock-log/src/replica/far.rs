@@ -135,7 +135,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         }
         let mut mine = self.mine.take().unwrap_or_else(|| self.nothing());
         if let Some(machine) = &mut mine.state.machine {
-            // Sums of these entries, as reported by others, are ignored.
+            // Reports by others of sums that these entries determine are ignored.
             self.ring.each(&mut |kept| {
                 if !kept.did.done.is_empty() {
                     machine.comes_back(kept.did.writer);

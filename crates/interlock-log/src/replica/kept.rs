@@ -8,8 +8,8 @@ use crate::machine::Machine;
 use crate::ring::Ring;
 
 impl<M: Machine, R: Ring> Replica<M, R> {
-    /// Returns entries that report this node's checkpoints as far as the log does not know them;
-    /// empty if it knows all.
+    /// Returns entries with the reports that the log does not have yet, on this node's checkpoints
+    /// and on other nodes that it remembers.
     ///
     /// # Arguments
     ///

@@ -67,8 +67,8 @@ impl Writers {
         self.below > 0 || !self.joined.is_empty()
     }
 
-    /// Returns whether a total is of an own writer of the data centre that has these writers. A
-    /// combined total is if any of its writers is own.
+    /// Returns whether a total is of an own writer of the data centre that has these writers; for a
+    /// combined total, whether any of its writers is own.
     pub fn has(&self, dc: &[u8], name: &[u8], at: u64) -> bool {
         match stamp::parts(name) {
             Some((of, Some(number))) => of == dc && self.is_own(number),
