@@ -256,6 +256,9 @@ impl Ring for Memory {
         let there = self.order.remove(&key);
         if let Some((at, before)) = there.and_then(|at| Some((at, self.kept.remove(&at)?))) {
             order = at; // entries that it may depend on precede it there
+            if kept.did.done.is_empty() {
+                kept.did.writer = before.did.writer;
+            }
             for done in before.did.done {
                 if let Err(at) = kept.did.done.binary_search_by_key(&done.index, |d| d.index) {
                     kept.did.denied.retain(|index| *index != done.index);

@@ -37,7 +37,8 @@ pub struct Writers {
 
 impl Writers {
     pub fn is_own(&self, number: u64) -> bool {
-        let is_joined = || self.joined.binary_search(&number).is_ok() || number <= self.below;
+        let is_joined =
+            || self.joined.binary_search(&number).is_ok() || (1..=self.below).contains(&number);
         self.own.binary_search(&number).is_ok()
             || (self.own_from..=self.own_until).contains(&number) && !is_joined()
     }
@@ -60,7 +61,7 @@ impl Writers {
 
     pub fn is_joined(&self, number: u64) -> bool {
         let is_joined = self.joined.binary_search(&number).is_ok();
-        is_joined || number <= self.below && !self.is_own(number)
+        is_joined || (1..=self.below).contains(&number) && !self.is_own(number)
     }
 
     pub fn has_joined(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use interlock_log::apply::Fate;
 use interlock_log::entry::{Body, PutBack};
+use interlock_log::ring::{Kept, Memory, Ring};
 use interlock_table::Value;
 
 use crate::driven::{kept, Log, NOW};
@@ -54,4 +55,22 @@ fn what_changed_nothing_does_not_come_back() {
     }
     let (_, did) = kept(&mut east, 4, "HSETNX t:b n 2");
     assert!(did.done.is_empty() && did.denied.is_empty());
+}
+
+/// A write that comes to nothing in another history keeps the writer under whom others may have it.
+#[test]
+fn a_lost_write_keeps_its_writer() {
+    let (number, did) = kept(&mut Log::new("east"), 1, "HINCRBY t:a n 1");
+    let writer = did.writer;
+    let kept = |position, did| Kept { name: b"node.1".to_vec(), number, position, did };
+    let mut ring = Memory::new(10);
+    ring.add(kept(2, did));
+    ring.add(kept(3, PutBack::default()));
+    let mut found = Vec::new();
+    ring.each(&mut |kept| {
+        found.push((kept.position, kept.did.writer, kept.did.done.len()));
+        true
+    });
+    assert!(writer > 0);
+    assert_eq!(found, [(3, writer, 1)]);
 }
