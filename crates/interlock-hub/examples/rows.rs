@@ -42,7 +42,7 @@ fn main() {
         for first in &calls {
             let mut answers = Answers::default();
             for write in std::iter::once(first).chain(calls.try_iter()).flatten() {
-                answers.add(write.waiting, b":0\r\n".to_vec());
+                answers.add(write.waiting, b":0\r\n");
             }
         }
     });

@@ -15,6 +15,7 @@ use crate::resp::write::Writer;
 use crate::shared::events::{Answer, Level};
 use crate::shared::queues::ticket;
 use crate::shared::Core;
+use crate::tables::writes::Reply;
 use crate::topics::directory::SubscriptionKind;
 use crate::watch::counters::add;
 use crate::watch::statistics::SAMPLED;
@@ -161,7 +162,7 @@ impl Session {
     }
 
     /// The reply to a write. It goes out with `catch_up`.
-    pub fn written(&mut self, number: u64, reply: Vec<u8>, core: &mut Core<'_>) {
+    pub fn written(&mut self, number: u64, reply: Reply, core: &mut Core<'_>) {
         let Some(line) = &mut self.state.line else { return };
         if reply.first() == Some(&b'-') {
             core.count_error(&reply[1..]);

@@ -4,8 +4,10 @@
 //! any input, reading ends with a value or with [`Damaged`].
 
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
+
+use crate::digest::digest;
 
 /// The bytes are not what this version writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +30,7 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// Returns the checksum of bytes that follow others with the checksum `before`.
 pub fn checksum(before: u64, bytes: &[u8]) -> u64 {
-    siphasher::sip::SipHasher13::new_with_keys(before, 0x696e_7465_726c_6f63).hash(bytes)
+    digest(before, bytes) as u64
 }
 
 /// A part of immutable bytes. Clones share the memory.
@@ -48,17 +50,11 @@ impl Deref for Bytes {
 }
 
 impl Bytes {
-    /// Puts several byte strings into one allocation. Panics beyond 4 GiB: the strings written and
-    /// read here are shorter.
-    pub fn all(parts: &[&[u8]]) -> Vec<Bytes> {
-        let whole: Arc<[u8]> = parts.concat().into();
-        u32::try_from(whole.len()).expect("less than 4 GiB");
-        let mut from = 0;
-        let part = |part: &&[u8]| {
-            let to = from + part.len() as u32;
-            Bytes { whole: whole.clone(), from: std::mem::replace(&mut from, to), to }
-        };
-        parts.iter().map(part).collect()
+    /// Returns the bytes at a place. Panics beyond 4 GiB: the strings written and read here are shorter.
+    pub fn part(whole: Arc<[u8]>, place: Range<usize>) -> Bytes {
+        assert!(place.start <= place.end && place.end <= whole.len(), "a place in it");
+        let at = |at: usize| u32::try_from(at).expect("less than 4 GiB");
+        Bytes { from: at(place.start), to: at(place.end), whole }
     }
 }
 
@@ -124,12 +120,14 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
+    #[inline]
     pub fn byte(&mut self) -> Result<u8, Damaged> {
         let (&first, rest) = self.rest.split_first().ok_or(Damaged)?;
         self.rest = rest;
         Ok(first)
     }
 
+    #[inline]
     pub fn take(&mut self, length: usize) -> Result<&'a [u8], Damaged> {
         let (taken, rest) = self.rest.split_at_checked(length).ok_or(Damaged)?;
         self.rest = rest;
@@ -141,7 +139,16 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a number in the only form that [`put_number`] writes.
+    #[inline]
     pub fn number(&mut self) -> Result<u64, Damaged> {
+        if let Some((&first, rest)) = self.rest.split_first().filter(|(first, _)| **first < 0x80) {
+            self.rest = rest;
+            return Ok(u64::from(first));
+        }
+        self.long_number()
+    }
+
+    fn long_number(&mut self) -> Result<u64, Damaged> {
         let mut number = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -158,6 +165,7 @@ impl<'a> Reader<'a> {
 
     /// Reads the number of items that follow, each of at least `least` bytes; fails if that many do
     /// not fit.
+    #[inline]
     pub fn count(&mut self, least: usize) -> Result<usize, Damaged> {
         let count = usize::try_from(self.number()?).map_err(|_| Damaged)?;
         if count > self.left() / least.max(1) {
@@ -167,6 +175,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a byte string of at most `most` bytes.
+    #[inline]
     pub fn bytes(&mut self, most: usize) -> Result<&'a [u8], Damaged> {
         let length = usize::try_from(self.number()?).map_err(|_| Damaged)?;
         if length > most {

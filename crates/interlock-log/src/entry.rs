@@ -5,6 +5,7 @@
 //! wrong.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -90,9 +91,9 @@ impl Arguments {
         Arguments(out.into())
     }
 
-    /// Builds the arguments of several commands from bytes as [`Arguments::new`] encodes them.
-    pub fn all(written: &[&[u8]]) -> impl Iterator<Item = Arguments> {
-        Bytes::all(written).into_iter().map(Arguments)
+    /// Builds arguments from the bytes at a place of shared memory, as [`Arguments::new`] encodes them.
+    pub fn shared(whole: Arc<[u8]>, place: Range<usize>) -> Arguments {
+        Arguments(Bytes::part(whole, place))
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Arguments, Damaged> {
@@ -412,7 +413,11 @@ fn put_commands(out: &mut Vec<u8>, kind: u8, commands: &[Command]) {
 
 fn commands(reader: &mut Reader<'_>) -> Result<Vec<Command>, Damaged> {
     let count = bounded(reader.count(3)?, MOST_COMMANDS)?;
-    (0..count).map(|_| Command::decode(reader)).collect()
+    let mut commands = Vec::with_capacity(count);
+    for _ in 0..count {
+        commands.push(Command::decode(reader)?);
+    }
+    Ok(commands)
 }
 
 /// Overhead in bytes of an entry and of a command, and of the index and stamp of a command that was

@@ -26,6 +26,7 @@ pub mod apply;
 pub mod checkpoint;
 pub mod codec;
 mod column;
+mod digest;
 pub mod entry;
 pub mod keepers;
 pub mod machine;

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::tables::writes::RowWrites;
+use crate::tables::writes::{Reply, RowWrites};
 
 pub struct Line {
     /// Their writer: what another one does follows when they are answered.
@@ -20,7 +20,7 @@ struct Place {
     /// The client wants no reply.
     silent: bool,
     bytes: usize,
-    reply: Option<Vec<u8>>,
+    reply: Option<Reply>,
 }
 
 impl Line {
@@ -38,7 +38,7 @@ impl Line {
 
     /// Adds a reply that is known already.
     pub fn say(&mut self, reply: Vec<u8>) {
-        self.push(Place { silent: false, bytes: reply.len(), reply: Some(reply) });
+        self.push(Place { silent: false, bytes: reply.len(), reply: Some(reply.into()) });
     }
 
     fn push(&mut self, place: Place) {
@@ -47,10 +47,10 @@ impl Line {
     }
 
     /// The reply to a write.
-    pub fn answered(&mut self, number: u64, reply: Vec<u8>) {
+    pub fn answered(&mut self, number: u64, reply: Reply) {
         let place = number.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
         let Some(place) = place.and_then(|at| self.places.get_mut(at)) else { return };
-        let kept = if place.silent { Vec::new() } else { reply };
+        let kept = if place.silent { Reply::new() } else { reply };
         self.bytes = self.bytes - place.bytes + kept.len();
         place.bytes = kept.len();
         place.reply = Some(kept);
@@ -70,7 +70,7 @@ impl Line {
     pub fn give_up(&mut self, reply: &[u8]) {
         for number in self.first..self.next() {
             if self.places[(number - self.first) as usize].reply.is_none() {
-                self.answered(number, reply.to_vec());
+                self.answered(number, reply.into());
             }
         }
     }

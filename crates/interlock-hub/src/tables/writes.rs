@@ -5,7 +5,10 @@
 //! and [`Answers`] sends what one look of the loop has answered, once to each worker.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 /// Writes the rows of a table.
 pub trait RowWrites: Send + Sync {
@@ -29,24 +32,20 @@ pub struct Write {
     pub goes_on: bool,
 }
 
-/// The arguments of a write in one piece of memory: their number, and each with its length before it. These
-/// numbers have seven bits to a byte, the lowest first, as in the entries of logs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The arguments of a write: their number, and each with its length before it. These numbers have seven bits to a
+/// byte, the lowest first, as in the entries of logs. Writes that are given together share one allocation.
+#[derive(Clone)]
 pub struct Words {
-    bytes: Vec<u8>,
+    whole: Arc<[u8]>,
+    place: Range<usize>,
     count: usize,
 }
 
 impl Words {
-    pub fn new<T: AsRef<[u8]>>(words: impl ExactSizeIterator<Item = T> + Clone) -> Words {
-        let size: usize = words.clone().map(|word| word.as_ref().len() + 2).sum();
-        let (mut bytes, count) = (Vec::with_capacity(size + 2), words.len());
-        put_number(&mut bytes, count);
-        for word in words {
-            put_number(&mut bytes, word.as_ref().len());
-            bytes.extend_from_slice(word.as_ref());
-        }
-        Words { bytes, count }
+    pub fn new<T: AsRef<[u8]>>(words: impl ExactSizeIterator<Item = T>) -> Words {
+        let (mut bytes, count) = (Vec::new(), words.len());
+        put(&mut bytes, words);
+        Words { place: 0..bytes.len(), whole: bytes.into(), count }
     }
 
     pub fn len(&self) -> usize {
@@ -59,11 +58,16 @@ impl Words {
 
     /// All of them, as they are in memory.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.whole[self.place.clone()]
+    }
+
+    /// Returns the shared bytes, and the place of these arguments in them.
+    pub fn into_shared(self) -> (Arc<[u8]>, Range<usize>) {
+        (self.whole, self.place)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let mut rest = &self.bytes[..];
+        let mut rest = self.bytes();
         number(&mut rest);
         (0..self.count).map(move |_| {
             let length = number(&mut rest);
@@ -71,6 +75,28 @@ impl Words {
             rest = behind;
             word
         })
+    }
+}
+
+impl PartialEq for Words {
+    fn eq(&self, other: &Words) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for Words {}
+
+impl fmt::Debug for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+fn put<T: AsRef<[u8]>>(to: &mut Vec<u8>, words: impl ExactSizeIterator<Item = T>) {
+    put_number(to, words.len());
+    for word in words {
+        put_number(to, word.as_ref().len());
+        to.extend_from_slice(word.as_ref());
     }
 }
 
@@ -121,6 +147,13 @@ pub struct Desk {
     pub host: Arc<dyn Host>,
 }
 
+impl Desk {
+    fn is_same(&self, other: &Desk) -> bool {
+        self.worker == other.worker
+            && std::ptr::addr_eq(Arc::as_ptr(&self.host), Arc::as_ptr(&other.host))
+    }
+}
+
 /// A hub as its writers see it, which it outlives or not.
 pub trait Host: Send + Sync {
     fn written(&self, worker: usize, replies: Vec<Written>);
@@ -133,14 +166,31 @@ pub struct Written {
     pub token: u64,
     /// Number of the write within its connection.
     pub number: u64,
-    pub reply: Vec<u8>,
+    pub reply: Reply,
 }
+
+/// A reply to a write. One thread makes it and another sends it, so short ones need no allocation.
+pub type Reply = SmallVec<[u8; 24]>;
 
 /// The writes that a worker has read in a turn and not yet given.
 #[derive(Default)]
-pub struct Batches {
-    desk: Option<Arc<Desk>>,
-    batches: Vec<(Arc<dyn RowWrites>, Vec<Write>)>,
+pub struct Batches(Vec<Batch>);
+
+/// The writes for one writer. Each batch has a `Desk` of its own, so that threads do not share its counter.
+struct Batch {
+    writes: Arc<dyn RowWrites>,
+    desk: Arc<Desk>,
+    words: Vec<u8>,
+    drafts: Vec<Draft>,
+}
+
+/// A write whose arguments are at a place in the batch's bytes.
+struct Draft {
+    waiting: Waiting,
+    client: Option<Numbered>,
+    place: Range<usize>,
+    count: usize,
+    goes_on: bool,
 }
 
 /// Replies that go out together. Dropped, it sends what it has.
@@ -166,7 +216,7 @@ impl Waiting {
         Answers::default().add(self, reply);
     }
 
-    fn written(&mut self, reply: Vec<u8>) -> Option<(Arc<Desk>, Written)> {
+    fn written(&mut self, reply: Reply) -> Option<(Arc<Desk>, Written)> {
         let worker = self.worker.take()?;
         Some((worker, Written { token: self.token, number: self.number, reply }))
     }
@@ -174,8 +224,11 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
+        if self.worker.is_none() {
+            return;
+        }
         let reply = format!("-{UNKNOWN}\r\n").into_bytes();
-        if let Some((desk, written)) = self.written(reply) {
+        if let Some((desk, written)) = self.written(reply.into()) {
             desk.host.written(desk.worker, vec![written]);
         }
     }
@@ -188,28 +241,46 @@ impl fmt::Debug for Waiting {
 }
 
 impl Batches {
-    /// Returns the worker as those see it who answer; it is always the same.
-    pub fn desk(&mut self, make: impl FnOnce() -> Desk) -> Arc<Desk> {
-        self.desk.get_or_insert_with(|| Arc::new(make())).clone()
-    }
-
     /// Adds a write. Of very many the first are given at once, so that the writer does not wait for all.
-    pub fn add(&mut self, writes: &Arc<dyn RowWrites>, write: Write) {
-        match self.batches.iter_mut().find(|(known, _)| is_same(known, writes)) {
-            Some((_, batch)) => batch.push(write),
-            None => self.batches.push((writes.clone(), vec![write])),
-        }
-        let is_enough = |batch: &Vec<Write>| {
-            batch.len() >= GIVEN && batch.last().is_some_and(|write| !write.goes_on)
-        };
-        if self.batches.iter().any(|(_, batch)| is_enough(batch)) {
+    ///
+    /// # Arguments
+    ///
+    /// `desk` makes the worker as its answerers see it. `wait` gets the size of the arguments, and returns the
+    /// client that waits. `goes_on`: the write is done together with the next one.
+    pub fn add<T: AsRef<[u8]>>(
+        &mut self,
+        writes: &Arc<dyn RowWrites>,
+        (client, goes_on): (Option<Numbered>, bool),
+        arguments: impl ExactSizeIterator<Item = T>,
+        desk: impl FnOnce() -> Desk,
+        wait: impl FnOnce(Arc<Desk>, usize) -> Waiting,
+    ) {
+        let at = self.0.iter().position(|batch| is_same(&batch.writes, writes));
+        let at = at.unwrap_or_else(|| {
+            let (writes, desk) = (writes.clone(), Arc::new(desk()));
+            self.0.push(Batch { writes, desk, words: Vec::new(), drafts: Vec::new() });
+            self.0.len() - 1
+        });
+        let batch = &mut self.0[at];
+        let (from, count) = (batch.words.len(), arguments.len());
+        put(&mut batch.words, arguments);
+        let place = from..batch.words.len();
+        let waiting = wait(batch.desk.clone(), place.len());
+        batch.drafts.push(Draft { waiting, client, place, count, goes_on });
+        let is_enough = batch.drafts.len() >= GIVEN || batch.words.len() >= GIVEN_BYTES;
+        if is_enough && !goes_on {
             self.give();
         }
     }
 
     pub fn give(&mut self) {
-        for (writes, batch) in self.batches.drain(..) {
-            writes.write(batch);
+        for Batch { writes, words, drafts, .. } in self.0.drain(..) {
+            let whole: Arc<[u8]> = words.into();
+            let write = |Draft { waiting, client, place, count, goes_on }| {
+                let whole = whole.clone();
+                Write { waiting, client, arguments: Words { whole, place, count }, goes_on }
+            };
+            writes.write(drafts.into_iter().map(write).collect());
         }
     }
 }
@@ -221,9 +292,10 @@ pub fn is_same(one: &Arc<dyn RowWrites>, other: &Arc<dyn RowWrites>) -> bool {
 
 impl Answers {
     /// Adds a reply, a whole one of the protocol.
-    pub fn add(&mut self, mut waiting: Waiting, reply: Vec<u8>) {
+    pub fn add(&mut self, mut waiting: Waiting, reply: impl AsRef<[u8]>) {
+        let reply = Reply::from_slice(reply.as_ref());
         let Some((desk, written)) = waiting.written(reply) else { return };
-        match self.batches.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &desk)) {
+        match self.batches.iter_mut().find(|(known, _)| known.is_same(&desk)) {
             Some((_, batch)) => batch.push(written),
             None => self.batches.push((desk, vec![written])),
         }
@@ -245,8 +317,9 @@ impl Drop for Answers {
 
 /// The longest name of a client that numbers its writes, in bytes.
 pub const MOST_NAME: usize = 128;
-/// Writes that are given at once.
+/// Number of writes, or bytes of arguments, from which a batch is given.
 const GIVEN: usize = 512;
+const GIVEN_BYTES: usize = 1 << 20;
 /// Error for a write that its writer dropped, or that is not answered when the hub stops; also for
 /// NODE.
 pub const UNKNOWN: &str = "UNANSWERED the node has ended or its hub stops: it may have been done";

@@ -11,13 +11,13 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::HashTable;
-use siphasher::sip128::SipHasher13;
 
 use self::ahead::KeyHasher;
 pub use self::comparison::{Comparison, Difference};
 pub use self::image::{Held, Image};
 use super::slots::Slots;
 use crate::codec::{self, Damaged, Reader};
+use crate::digest::digest;
 use crate::stamp;
 use crate::state::{Rules, State};
 
@@ -104,9 +104,9 @@ impl Entry {
         &self.both[self.key_size.into()..]
     }
 
-    fn hash(&self) -> u128 {
-        let hasher = SipHasher13::new_with_keys(u64::from(self.key_size), 0x726f_7773);
-        hasher.hash(&self.both).as_u128()
+    /// Its part of the checksum.
+    fn digest(&self) -> u128 {
+        digest(u64::from(self.key_size), &self.both)
     }
 }
 
@@ -269,7 +269,7 @@ impl Store {
         if !entry.is_alive || !self.rules.is_same_life(entry.state(), state.as_bytes()) {
             return false;
         }
-        self.checksum = self.checksum.wrapping_sub(entry.hash());
+        self.checksum = self.checksum.wrapping_sub(entry.digest());
         let Some(entry) = self.entries.get_mut(slot as usize) else { return false };
         let key_size = usize::from(entry.key_size);
         let is_as_long = entry.both.len() == key_size + state.as_bytes().len();
@@ -284,7 +284,7 @@ impl Store {
             }
         }
         entry.is_theirs = false;
-        self.checksum = self.checksum.wrapping_add(entry.hash());
+        self.checksum = self.checksum.wrapping_add(entry.digest());
         self.number(slot);
         true
     }
@@ -298,14 +298,14 @@ impl Store {
         change: impl FnOnce(&mut [u8]) -> Option<R>,
     ) -> Option<R> {
         let entry = self.entries.get(place as usize).filter(|entry| entry.is_alive)?;
-        let before = entry.hash();
+        let before = entry.digest();
         let entry = self.entries.get_mut(place as usize).as_mut()?;
         let key_size = usize::from(entry.key_size);
         let changed = change(&mut Arc::get_mut(&mut entry.both)?[key_size..])?;
         entry.is_theirs = false;
         self.changes += 1;
         entry.changed = self.changes;
-        self.checksum = self.checksum.wrapping_sub(before).wrapping_add(entry.hash());
+        self.checksum = self.checksum.wrapping_sub(before).wrapping_add(entry.digest());
         self.newest = self.newest.max(reading);
         self.add_to_tail(place);
         Some(changed)
@@ -507,7 +507,7 @@ impl Store {
     /// Adds a row to the counts, times and checksum.
     fn put_in(&mut self, slot: u32) {
         let Some(entry) = self.entries.get_mut(slot as usize) else { return };
-        self.checksum = self.checksum.wrapping_add(entry.hash());
+        self.checksum = self.checksum.wrapping_add(entry.digest());
         let life = self.rules.life(entry.state());
         if !life.is_alive(self.time) {
             return self.put_in_dead(slot);
@@ -540,7 +540,7 @@ impl Store {
 
     fn take_out(&mut self, slot: u32) {
         let Some(entry) = self.entry(slot) else { return };
-        let (hash, life) = (entry.hash(), self.rules.life(entry.state()));
+        let (hash, life) = (entry.digest(), self.rules.life(entry.state()));
         if !entry.is_alive {
             let dead = (self.forgettable_at(entry), entry.key().into());
             self.dead.remove(&dead);
@@ -574,7 +574,7 @@ impl Store {
     fn forget(&mut self) {
         let Some((_, key)) = self.dead.pop_first() else { return };
         let Some(slot) = self.find(&key) else { return };
-        let hash = self.entry(slot).map_or(0, Entry::hash);
+        let hash = self.entry(slot).map_or(0, Entry::digest);
         self.checksum = self.checksum.wrapping_sub(hash);
         self.drop_slot(slot);
     }

@@ -77,12 +77,12 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
 
     /// Appends writes as one entry, each with its deadline.
     fn append(&mut self, writes: Vec<(Write, u64)>, now: Instant) {
-        let words: Vec<&[u8]> = writes.iter().map(|(write, _)| write.arguments.bytes()).collect();
-        let words = Arguments::all(&words);
         // True if some of the writes must be acknowledged.
         let mut asks = false;
-        for ((write, deadline), arguments) in writes.into_iter().zip(words) {
-            let Write { ticket, client, acks, .. } = write;
+        for (write, deadline) in writes {
+            let Write { ticket, client, acks, arguments, .. } = write;
+            let (whole, place) = arguments.into_shared();
+            let arguments = Arguments::shared(whole, place);
             asks |= self.acks.expect(ticket, acks);
             let client = client.map(|(name, number)| (name.into(), number));
             self.replica.submit(ticket, Command { client, deadline, arguments });

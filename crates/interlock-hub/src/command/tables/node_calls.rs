@@ -14,9 +14,7 @@ use crate::shared::Shared;
 use crate::tables::keeper::Caller;
 use crate::tables::reply_order::Line;
 use crate::tables::served::{ServedTable, Tables};
-use crate::tables::writes::{
-    is_same, Batches, Desk, Numbered, RowWrites, Waiting, Words, Write, MOST_NAME,
-};
+use crate::tables::writes::{is_same, Batches, Desk, Numbered, RowWrites, Waiting, MOST_NAME};
 
 /// Gives away, or refuses, what would write rows that the hub does not write. False: it is the worker's to
 /// do.
@@ -200,16 +198,15 @@ fn write(
     arguments: Arguments<'_>,
     client: Option<Numbered>,
 ) {
-    let arguments = Words::new(arguments.from(0));
-    let bytes = arguments.bytes().len() + arguments.len() * OF_AN_ARGUMENT;
-    let (first, silent) = (state.next_write, state.is_silent());
+    let (first, silent, arguments) = (state.next_write, state.is_silent(), arguments.from(0));
     let line = state.line.get_or_insert_with(|| Box::new(Line::new(writes.clone(), first)));
-    let number = line.wait(bytes, silent);
-    let (worker, token) = (state.card.worker, state.card.token);
-    let desk = batches.desk(|| Desk { worker, host: shared.written.clone() });
-    let waiting = Waiting::new(desk, token, number, state.resp3);
+    let (worker, token, resp3) = (state.card.worker, state.card.token, state.resp3);
+    let (desk, count) = (|| Desk { worker, host: shared.written.clone() }, arguments.len());
     let goes_on = state.transaction.as_ref().is_some_and(|transaction| transaction.goes_on());
-    batches.add(writes, Write { waiting, client, arguments, goes_on });
+    batches.add(writes, (client, goes_on), arguments, desk, |desk, bytes| {
+        let number = line.wait(bytes + count * OF_AN_ARGUMENT, silent);
+        Waiting::new(desk, token, number, resp3)
+    });
 }
 
 fn across(table: &str) -> String {
