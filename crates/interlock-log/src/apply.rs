@@ -145,17 +145,22 @@ impl<M: Machine> Whole<M> {
         Self { genesis, machine: Some(machine), ..Self::default() }
     }
 
-    /// Applies the entry at a place of the log, with the engine's time for it. `is_wanted`: a
-    /// client waits for the answers.
+    /// Applies the entry at a place of the log, with the engine's time for it, and takes its
+    /// commands. `is_wanted`: a client waits for the answers.
     pub fn apply(
         &mut self,
-        entry: &Entry,
+        entry: &mut Entry,
         at: Mark,
         time: u64,
         is_wanted: bool,
         limits: &Limits,
         rules: Rules,
     ) -> Applied {
+        let commands = match &mut entry.body {
+            Body::Commands(commands) | Body::Asking(commands) => std::mem::take(commands),
+            _ => Vec::new(),
+        };
+        let entry = &*entry;
         self.pass(entry, time, limits, rules);
         if let Body::Genesis(genesis) = &entry.body {
             let fate = self.begin(genesis);
@@ -183,7 +188,7 @@ impl<M: Machine> Whole<M> {
             }
             // It does not change the state: replicas evaluate it.
             Body::Acks { .. } => Applied::new(Fate::Taken),
-            Body::Commands(commands) | Body::Asking(commands) => {
+            Body::Commands(_) | Body::Asking(_) => {
                 // A command whose deadline is too far ahead is not done: once its record was
                 // dropped, all writes up to that deadline would be refused.
                 let furthest = self.furthest(limits);
@@ -275,16 +280,17 @@ impl<M: Machine> Whole<M> {
     fn do_all(
         &mut self,
         entry: &Entry,
-        commands: &[Command],
+        commands: Vec<Command>,
         is_wanted: bool,
         limits: &Limits,
         rules: Rules,
     ) -> Applied {
         let mut kept = PutBack { time: self.now, busy: self.busy, ..PutBack::default() };
-        kept.done.reserve_exact(commands.len());
+        let mut stamps = Vec::with_capacity(commands.len());
         let (mut applied, mut reply) = (Applied::new(Fate::Counted), Vec::new());
         applied.answers.reserve_exact(if is_wanted { commands.len() } else { 0 });
-        for (index, command) in (0u64..).zip(commands) {
+        for (index, command) in (0u64..).zip(&commands) {
+            let mut done_at = None;
             if let (0, Some(machine)) = (index as usize % AHEAD, &mut self.machine) {
                 machine.look_ahead(&commands[index as usize..]);
             }
@@ -299,11 +305,12 @@ impl<M: Machine> Whole<M> {
                     let call = Call { command, stamp, put_back, sent, is_first, is_wanted, latest };
                     let (answer, has_changed) = self.perform(&call, &mut reply, rules);
                     if has_changed {
-                        kept.done.push(Done { index, stamp, command: command.clone() });
+                        done_at = Some(stamp);
                     }
                     answer
                 }
             };
+            stamps.push(done_at);
             if command.client.is_none() && !is_done(&answer) && rules.denied {
                 self.sessions.deny(&entry.name, entry.number, index);
                 kept.denied.push(index);
@@ -312,6 +319,11 @@ impl<M: Machine> Whole<M> {
                 applied.answers.push((index, answer));
             }
         }
+        kept.done.reserve_exact(stamps.iter().flatten().count());
+        let done = (0..).zip(commands).zip(stamps);
+        let done = done
+            .filter_map(|((index, command), stamp)| Some(Done { index, stamp: stamp?, command }));
+        kept.done.extend(done);
         if let Some(machine) = &mut self.machine {
             kept.writer = machine.writer();
             self.merged += machine.take_short();

@@ -374,14 +374,15 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         if self.known.len() >= 2 * KNOWN {
             self.base = self.known.drain(..KNOWN).next_back().unwrap_or(self.base);
         }
-        let Ok(entry) = Entry::decode(bytes) else {
+        let Ok(mut entry) = Entry::decode(bytes) else {
             self.ring.read(self.place, time, self.state.busy, bytes, None);
             return false;
         };
         let (limits, rules) = (&self.setup.limits, self.setup.rules);
         let is_ours = |batch: &Batch| batch.number == entry.number && batch.name == entry.name;
         let is_wanted = self.pending.iter().any(is_ours);
-        let mut applied = self.state.apply(&entry, self.place.mark, time, is_wanted, limits, rules);
+        let mut applied =
+            self.state.apply(&mut entry, self.place.mark, time, is_wanted, limits, rules);
         self.seen = self.seen.max(self.state.now);
         let is_filled = matches!((applied.fate, &entry.body), (Fate::Counted, Body::PutBack(_)));
         let is_vain = applied.fate == Fate::Gap || is_filled;

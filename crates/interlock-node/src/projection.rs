@@ -119,14 +119,15 @@ impl InTable {
             (Vec::with_capacity(changed.len()), std::mem::take(&mut self.many));
         words.clear();
         for row in changed {
-            let view = rows.settings().rules.view_of(Some(row.state), now);
-            if !view.is_there() || view.expires_at() > 0 {
+            let from = words.len();
+            words.resize(from + size, 0);
+            let columns = self.table.schema().columns();
+            let fill = |number: usize, value| columns[number].write(&mut words[from..], &value);
+            if rows.settings().rules.each_value(row.state, now, fill)? != Some(0) {
+                words.truncate(from);
                 self.put(rows, row.key, row.state, false)?;
                 continue;
             }
-            words.resize(words.len() + size, 0);
-            let from = words.len() - size;
-            self.fill(&mut words[from..], &view)?;
             lasting.push(row.key);
         }
         let lasting: Vec<_> = lasting.into_iter().zip(words.chunks(size)).collect();

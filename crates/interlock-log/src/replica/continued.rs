@@ -53,8 +53,8 @@ impl Raws {
         let Checkpoint { mut place, mut state } = checkpoint;
         for raw in self.between(place, id, bytes)? {
             place = raw.place;
-            if let Ok(entry) = Entry::decode(&raw.bytes) {
-                state.apply(&entry, place.mark, raw.time, false, limits, rules);
+            if let Ok(mut entry) = Entry::decode(&raw.bytes) {
+                state.apply(&mut entry, place.mark, raw.time, false, limits, rules);
             }
         }
         Some(Checkpoint { place, state })

@@ -110,7 +110,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
                 let time = kept.did.time;
                 let body = Body::PutBack(kept.did);
                 let entry = Entry { name: kept.name, number: kept.number, ..entry(body) };
-                self.apply_to(&mut mine.state, &entry, time);
+                self.apply_to(&mut mine.state, entry, time);
             }
             mine.changed();
             mine.is_folded = true;
@@ -145,7 +145,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         }
         for entry in entries {
             let now = mine.state.now;
-            self.apply_to(&mut mine.state, &entry, now);
+            self.apply_to(&mut mine.state, entry, now);
         }
         mine.changed();
         self.mine = Some(mine);
@@ -155,13 +155,13 @@ impl<M: Machine, R: Ring> Replica<M, R> {
     fn nothing(&self) -> Lost<M> {
         let mut state = Whole::default();
         let genesis = Body::Genesis(self.setup.genesis.clone());
-        self.apply_to(&mut state, &Entry { seen: 1, ..entry(genesis) }, 0);
+        self.apply_to(&mut state, Entry { seen: 1, ..entry(genesis) }, 0);
         Lost::new(state, self.place.mark.position, BTreeMap::new(), false)
     }
 
-    fn apply_to(&self, state: &mut Whole<M>, entry: &Entry, time: u64) {
+    fn apply_to(&self, state: &mut Whole<M>, mut entry: Entry, time: u64) {
         let (limits, rules) = (&self.setup.limits, self.setup.rules);
-        state.apply(entry, Mark::default(), time, false, limits, rules);
+        state.apply(&mut entry, Mark::default(), time, false, limits, rules);
     }
 }
 

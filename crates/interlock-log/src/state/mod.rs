@@ -167,6 +167,28 @@ impl Rules {
         View { rules: self, cells, is_there, raised: RefCell::default() }
     }
 
+    /// Calls `see` with the value of each column, as `view_of` shows it, until it fails. Returns the expiry of the
+    /// row in ms since 1970, 0 for never, or `None` if there is no row.
+    pub fn each_value<'a, E>(
+        &'a self,
+        state: &'a [u8],
+        now_ms: u64,
+        mut see: impl FnMut(usize, Value<'a>) -> Result<(), E>,
+    ) -> Result<Option<u64>, E> {
+        let mut items = Items::of(state);
+        let mut next = || items.as_mut().and_then(Iterator::next).unwrap_or(pack::NIL);
+        let (_, _, alive, expires) = (next(), next(), next(), next());
+        if !is_alive(alive, expires, now_ms) {
+            return Ok(None);
+        }
+        for (number, column) in self.columns.iter().enumerate() {
+            let mut cells = [pack::NIL; WIDEST];
+            cells[..column.width()].fill_with(&mut next);
+            see(number, column.value(|at| cells[at - column.at]))?;
+        }
+        Ok(Some(pack::unsigned(expires).unwrap_or(0)))
+    }
+
     /// Returns the life of a state's row, for any columns.
     pub fn life(&self, state: &[u8]) -> Life {
         let mut items = Items::of(state);

@@ -46,11 +46,11 @@ impl Log {
 
     fn append_seen(&mut self, number: u64, body: Body, seen: u64) -> (Fate, Vec<Answer>) {
         let (name, read) = (self.name.clone(), self.at);
-        let entry = Entry { name, number, read, seen, nonce: 1, body };
+        let mut entry = Entry { name, number, read, seen, nonce: 1, body };
         self.at = self.at.then(digest(&entry.encode()));
         let time = NOW + self.at.position;
         let applied =
-            self.whole.apply(&entry, self.at, time, true, &Limits::default(), LogRules::ALL);
+            self.whole.apply(&mut entry, self.at, time, true, &Limits::default(), LogRules::ALL);
         self.kept = applied.kept;
         (applied.fate, applied.answers.into_iter().map(|(_, answer)| answer).collect())
     }
@@ -302,9 +302,10 @@ fn a_deadline_too_far_ahead_harms_nobody_else() {
         time += 60_000;
         let commands = vec![write(format!("c{number}").as_bytes(), time + 1000)];
         let (name, body) = (b"node.2".to_vec(), Body::Commands(commands));
-        let entry = Entry { name, number, read: at, seen: 0, nonce: 1, body };
+        let mut entry = Entry { name, number, read: at, seen: 0, nonce: 1, body };
         at = at.then(digest(&entry.encode()));
-        let applied = log.whole.apply(&entry, at, time, true, &Limits::default(), LogRules::ALL);
+        let applied =
+            log.whole.apply(&mut entry, at, time, true, &Limits::default(), LogRules::ALL);
         assert!(matches!(applied.answers[0].1, Answer::Done { .. }), "{number}: {applied:?}");
     }
     assert!(log.whole.sessions.last(b"node.1") == 0, "its record was dropped");

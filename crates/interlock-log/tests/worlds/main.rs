@@ -207,8 +207,8 @@ fn no_earlier_write_comes_back_once_its_client_is_forgotten() {
         let mut whole = Whole::<machine::Toy>::default();
         let mut apply = |name: &[u8], number, time, body| {
             let (name, read) = (name.to_vec(), Mark::default());
-            let entry = Entry { name, number, read, seen: 0, nonce: 0, body };
-            whole.apply(&entry, Mark::default(), time, false, &limits, rules).fate
+            let mut entry = Entry { name, number, read, seen: 0, nonce: 0, body };
+            whole.apply(&mut entry, Mark::default(), time, false, &limits, rules).fate
         };
         let write = |number, deadline| Command {
             client: Some((b"c"[..].into(), number)),
