@@ -171,7 +171,7 @@ test-crates: | $(if $(INTERLOCK_TESTED),tested-wheel)
 	@scripts/prepare.sh rust
 	$(call step,cargo test)
 	@$(BESIDE) $(ALONE) $(CARGO_TEST) $(PACKAGES) --lib --bins --tests --no-run
-	@INTERLOCK_OPS=$${INTERLOCK_OPS:-1000000} $(ALONE) $(CARGO_TEST) $(PACKAGES) --lib --bins --tests
+	@INTERLOCK_OPS=$${INTERLOCK_OPS:-1000000} $(ALONE) $(CARGO_TEST) $(PACKAGES) --lib --bins --tests --no-fail-fast
 	@$(BESIDE) $(ALONE) $(CARGO_TEST) $(PACKAGES) --doc
 
 test-threads:

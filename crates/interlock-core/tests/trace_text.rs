@@ -53,7 +53,7 @@ fn an_error_names_the_line_and_what_is_wrong() {
         ("1 putt", "line 1: no call is named \"putt\""),
         ("1 put colour=red", "line 1: put: no field is named \"colour\""),
         ("1 put keys", "line 1: put: \"keys\" is not of the form field=value"),
-        ("1 put size=1 size=2", "line 1: put: size stands there twice"),
+        ("1 put size=1 size=2", "line 1: put: size is given twice"),
         ("1 put keys=a%2", "line 1: put: keys: \"a%2\": % wants two hexadecimal digits"),
         ("1 put dedup=%FF", "line 1: put: dedup: not UTF-8"),
         ("1 put_many keys=a", "line 1: put_many: \"keys=a\" precedes the first |"),

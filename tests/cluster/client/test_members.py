@@ -378,7 +378,7 @@ def test_nodes_that_come_late_are_waited_for(redis_url: str, pair: Pair) -> None
 def test_whom_nobody_answers_is_told_why(pair: Pair) -> None:
     for cluster, other, why in (
         ("nobody", pair.name, "no node of cluster 'nobody' has announced itself"),
-        (pair.name, "other", f"serves table 'other'; but {pair.name}"),
+        (pair.name, "other", f"serves table 'other'; they serve {pair.name}"),
     ):
         client = interlock.connect(f"{pair.url}/{cluster}?timeout=0.3")
         with client, pytest.raises(EngineUnavailable, match=why):

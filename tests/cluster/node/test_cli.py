@@ -115,7 +115,7 @@ def test_what_cannot_be_done_is_told_in_a_line(nodes: NodeCluster, run: Run) -> 
         (["status"], "interlock+cluster://127.0.0.1:1", 2, "names no cluster"),
         (["status"], "nonsense", 2, "connect(): url is 'nonsense'"),
         (["status"], "interlock+cluster://127.0.0.1:1/c?timeout=0.2", 1, "did not answer"),
-        (["resync", "a9"], nodes.url, 1, "has no node 'a9'; there are a1, a2, a3"),
+        (["resync", "a9"], nodes.url, 1, "has no node 'a9'; it has a1, a2, a3"),
         (["drain", "a9"], f"{nodes.url}-none", 1, "no node of cluster"),
         (["diff", "a1", "127.0.0.1:1"], nodes.url, 1, "127.0.0.1:1 does not answer"),
         (["diff", "a1", nodes.engine_url[8:]], nodes.url, 1, "that is not a node"),

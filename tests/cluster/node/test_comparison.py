@@ -58,9 +58,9 @@ def test_states_are_shown_checked_and_joined_as_the_naive_model_does() -> None:
         with pytest.raises(ValueError, match=r"."):
             StateRules(wrong)
     for bad in (b"", b"\x90", state[:-1], state + b"\0", bytes(len(state))):
-        with pytest.raises(ValueError, match="no state"):
+        with pytest.raises(ValueError, match="not the state of a row"):
             RULES.check(bad)
-        with pytest.raises(ValueError, match="no state"):
+        with pytest.raises(ValueError, match="not the state of a row"):
             RULES.join(state, bad)
         # Whatever it shows, it shows it.
         RULES.shown(bad, NOW)

@@ -46,8 +46,8 @@ def supervise(given: argparse.Namespace) -> int:
             say(given, f"metrics on http://{address}/metrics", data=True)
 
         def ready() -> None:
-            say(given, f"{given.processes} workers are ready", data=True)
             ready_file.write()
+            say(given, f"{given.processes} workers are ready", data=True)
             notifier.ready(f"{given.processes} workers are ready")
 
         return supervisor.run(ready, lambda: notifier.stopping("waiting for running handlers"))
