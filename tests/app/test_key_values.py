@@ -145,7 +145,11 @@ def test_fields_of_dataclasses_structs_and_what_they_hold_are_found() -> None:
         ("{order.lines[0].price}", order_of, "is float"),
         ("{order}", order_of, "is Order"),
         ("{order.weight}", order_of, "is float"),
-        ("{order.acount}", order_of, r"'order\.acount', which does not exist: Order has account_id"),
+        (
+            "{order.acount}",
+            order_of,
+            r"'order\.acount', which does not exist: Order has account_id",
+        ),
         ("{reading.value}", reading_of, "is float"),
         ("{reading.near}", reading_of, r"is dict\[str, int\]"),
         ("{reading.place}", reading_of, "Reading has site, value, near"),

@@ -116,7 +116,9 @@ def test_what_is_no_queue_is_refused_in_words(bare: redis.Redis, way: str) -> No
         bare.hset("il:{q}:c", "c", "something")
     with connect(url(bare)) as client:
         for call in (client.queue("q", int).stats, lambda: client.queue("q", int).put(2)):
-            with pytest.raises(InterlockError, match=r"WRONGTYPE.*other than a queue|is not a queue of a"):
+            with pytest.raises(
+                InterlockError, match=r"WRONGTYPE.*other than a queue|is not a queue of a"
+            ):
                 call()
 
 
