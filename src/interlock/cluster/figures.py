@@ -295,7 +295,7 @@ class NodeFigures:
             "table": settings.table,
             "state": self.state(found),
             "serves": found["serves"],
-            "draining": self.draining,
+            "draining": found["drains"],
             "address": self._address(),
             "machine": self._machine,
             "started": self.since,
