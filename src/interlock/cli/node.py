@@ -202,7 +202,8 @@ def run(given: argparse.Namespace) -> int:
     except OSError as error:
         return _refuse(f"{error.filename or given.config}: {error.strerror or error}")
 
-    signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
+    has_started = False
     log = Log.set_up(checked)
     logger.addHandler(log)
     logger.propagate = False
@@ -223,6 +224,7 @@ def run(given: argparse.Namespace) -> int:
         node.hub.on_shutdown = lambda: os.kill(os.getpid(), signal.SIGTERM)
         node.hub.on_apply = lambda new: _apply(log, new)
         node.start()
+        has_started = True
     except config.ConfigError as error:
         return _refuse(*error.faults)
     except (ValueError, TypeError) as error:
@@ -232,6 +234,11 @@ def run(given: argparse.Namespace) -> int:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}")
+    finally:
+        if not has_started:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            logger.removeHandler(log)
+            logger.propagate = True
     print(_ready_line(node), flush=True)
     notifier = Notifier.of(os.environ)
     notifier.ready(f"ready on {', '.join(node.hub.addresses)}")

@@ -226,7 +226,9 @@ def test_subscriptions_of_a_client_are_bounded_by_what_holds_now() -> None:
         while hub.info()["connected_clients"]:
             pass
         assert hub.info()["client_subscription_bytes"] == 0
-        assert hub.info()["clients_bytes"] == 0
+        # Freed after the client is counted out.
+        while hub.info()["clients_bytes"]:
+            pass
 
 
 def test_when_all_clients_hold_too_much_those_with_most_go_and_the_others_stay() -> None:

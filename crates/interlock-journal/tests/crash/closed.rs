@@ -96,7 +96,7 @@ fn a_last_file_that_is_cut_at_any_byte_is_refused_with_what_is_missing() {
                 Err(error) => panic!("cut at {cut}: {error}"),
             }
             let (said, left) = repaired(&disk, &queues);
-            assert!(said.contains(&name) && said.contains("sets aside"), "{said}");
+            assert!(said.contains(&name) && said.contains("parts aside"), "{said}");
             if left < 10 {
                 let first = left + 1;
                 let gone = format!("Records from {first} to 11 cannot be replayed, ");

@@ -42,7 +42,7 @@ fn refused(disk: &Simulated) -> OpenError {
     let Err(error) = reopen(disk.clone(), SETTINGS, Repair::Refuse) else { panic!("opened") };
     let after: Vec<_> = disk.list().iter().map(|name| disk.content(name)).collect();
     assert!(before == after, "{error}: the folder was changed");
-    assert!(error.to_string().contains("sets aside"), "{error}");
+    assert!(error.to_string().contains("parts aside"), "{error}");
     error
 }
 
@@ -64,7 +64,7 @@ fn a_missing_segment_is_refused_and_then_left_behind() {
     let middle = segments(&disk)[1].clone();
     disk.remove(&middle).unwrap();
     let OpenError::Damaged(damage) = refused(&disk) else { panic!() };
-    assert!(damage.why.ends_with("should come next, and is not there"), "{damage}");
+    assert!(damage.why.ends_with("should come next, and is missing"), "{damage}");
     let (journal, report, mut found) = reopen(disk.clone(), SETTINGS, Repair::SetAside).unwrap();
     assert_eq!(found, queues.up_to(report.last));
     assert_eq!(report.last, damage.first - 1);

@@ -207,7 +207,7 @@ fn a_refusal_says_what_to_do_and_ends_the_delivery_there() {
         (Protocol::Relay, "-ERR unknown command 'RELAY', with args\r\n", "\"publish\" or \"xadd\""),
         (Protocol::Xadd, "-WRONGTYPE Operation\r\n", "key of another type"),
         (Protocol::Publish, "-READONLY You can't\r\n", "name its primary"),
-        (Protocol::Publish, "-OOM command\r\n", "takes nothing at this time"),
+        (Protocol::Publish, "-OOM command\r\n", "accepts nothing at the moment"),
     ] {
         let server = server(1, move |_| {
             let mut count = 0;
