@@ -237,7 +237,9 @@ def run(given: argparse.Namespace) -> int:
     finally:
         if not has_started:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            log.take_down()
             logger.removeHandler(log)
+            logger.setLevel(logging.NOTSET)
             logger.propagate = True
     print(_ready_line(node), flush=True)
     notifier = Notifier.of(os.environ)

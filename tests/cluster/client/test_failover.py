@@ -72,9 +72,9 @@ def test_who_writes_and_reads_sees_no_error_when_nodes_die(nodes: NodeCluster) -
         writer.end()
     with interlock.connect(nodes.url) as client:
         table = client.table("presence", Presence)
+        # The node that answers may be one entry behind the one that wrote.
+        eventually(lambda: all(table[one.key].app_id == one.turns for one in writers))
         for writer in writers:
-            # The node that answers may be one entry behind the one that wrote.
-            eventually(lambda of=writer: table[of.key].app_id == of.turns)
             found = table[writer.key]
             assert writer.sums <= found.unread <= writer.sums + writer.unknown
 

@@ -49,6 +49,14 @@ class Log(logging.Handler):
         audit.setLevel(logging.INFO)
         return log
 
+    def take_down(self) -> None:
+        """Undo `set_up`, for a process that continues without a hub."""
+        logger.removeHandler(self)
+        logging.getLogger("interlock.audit").removeHandler(self)
+        logger.setLevel(logging.NOTSET)
+        logger.propagate = True
+        self.close()
+
     def apply(self, config: Configuration) -> None:
         """Follow another configuration. Raises ConfigError if the file cannot be written."""
         wanted = config["log.file"]
