@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -202,14 +203,14 @@ def run(given: argparse.Namespace) -> int:
     except OSError as error:
         return _refuse(f"{error.filename or given.config}: {error.strerror or error}")
 
+    # Undone if the node cannot start.
+    undo = ExitStack()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
-    has_started = False
-    log = Log.set_up(checked)
-    logger.addHandler(log)
-    logger.propagate = False
-    logger.setLevel(checked["log.level"].upper())
-    keeper = _core.TableKeeper()
+    undo.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
     try:
+        log = Log.set_up(checked, logger)
+        undo.callback(log.take_down)
+        keeper = _core.TableKeeper()
         folder = folder_of(settings, given.data)
         shared: SharedTable[Any] = SharedTable.open(
             Path(given.path) if given.path else name, row,
@@ -222,9 +223,9 @@ def run(given: argparse.Namespace) -> int:
             mode=int(given.mode, 8), folder=folder, advertise=given.advertise or "",
         )  # fmt: skip
         node.hub.on_shutdown = lambda: os.kill(os.getpid(), signal.SIGTERM)
-        node.hub.on_apply = lambda new: _apply(log, new)
+        node.hub.on_apply = log.apply
         node.start()
-        has_started = True
+        undo.pop_all()
     except config.ConfigError as error:
         return _refuse(*error.faults)
     except (ValueError, TypeError) as error:
@@ -235,12 +236,7 @@ def run(given: argparse.Namespace) -> int:
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}")
     finally:
-        if not has_started:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            log.take_down()
-            logger.removeHandler(log)
-            logger.setLevel(logging.NOTSET)
-            logger.propagate = True
+        undo.close()
     print(_ready_line(node), flush=True)
     notifier = Notifier.of(os.environ)
     notifier.ready(f"ready on {', '.join(node.hub.addresses)}")
@@ -261,11 +257,6 @@ def _hub(given: argparse.Namespace, table: dict[str, object]) -> dict[str, confi
         flags["http.host"] = config.Raw(host, "flag --http")
         flags["http.port"] = config.Raw(port, "flag --http")
     return flags
-
-
-def _apply(log: Log, new: config.Configuration) -> None:
-    log.apply(new)
-    logger.setLevel(new["log.level"].upper())
 
 
 def _serve(node: Any, log: Log, notifier: Notifier) -> int:

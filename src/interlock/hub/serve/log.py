@@ -29,20 +29,27 @@ class Log(logging.Handler):
         self.lost = 0
         self._stream: TextIO | None = None
         self._opening = threading.RLock()
+        self._loggers: tuple[logging.Logger, ...] = (logger,)
         self.setFormatter(PrintableFormatter(FORMAT))
 
     @classmethod
-    def set_up(cls, config: Configuration) -> Log:
+    def set_up(cls, config: Configuration, *others: logging.Logger) -> Log:
         """Set up the log of a hub in its own process, and return it.
+
+        Args:
+            config: its format, file and level.
+            others: loggers whose lines it has, too.
 
         Raises OSError if the file cannot be written.
         """
         log = cls()
+        log._loggers += others
         log.write_as(config["log.format"])
         log.open(config["log.file"])
-        logger.addHandler(log)
-        logger.propagate = False
-        logger.setLevel(config["log.level"].upper())
+        for one in log._loggers:
+            one.addHandler(log)
+            one.propagate = False
+            one.setLevel(config["log.level"].upper())
         # An operator's changes, whatever the level of the rest.
         audit = logging.getLogger("interlock.audit")
         audit.addHandler(log)
@@ -51,10 +58,11 @@ class Log(logging.Handler):
 
     def take_down(self) -> None:
         """Undo `set_up`, for a process that continues without a hub."""
-        logger.removeHandler(self)
+        for one in self._loggers:
+            one.removeHandler(self)
+            one.setLevel(logging.NOTSET)
+            one.propagate = True
         logging.getLogger("interlock.audit").removeHandler(self)
-        logger.setLevel(logging.NOTSET)
-        logger.propagate = True
         self.close()
 
     def apply(self, config: Configuration) -> None:
@@ -68,7 +76,8 @@ class Log(logging.Handler):
                 allowed = f"a file that can be written ({error.strerror})"
                 raise ConfigError((fault("log.file", found, allowed),)) from None
         self.write_as(config["log.format"])
-        logger.setLevel(config["log.level"].upper())
+        for one in self._loggers:
+            one.setLevel(config["log.level"].upper())
 
     def write_as(self, form: str) -> None:
         """Write lines from now on as `text` or `json`."""
