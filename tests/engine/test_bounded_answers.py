@@ -112,7 +112,7 @@ def names(letter: str, count: int, size: int = 4) -> tuple[str, ...]:
     return tuple(f"{letter}{n:0{size - 1}}" for n in range(count))
 
 
-def test_a_crowd_on_many_keys_is_named_up_to_a_number_in_all(servers: Servers) -> None:
+def test_an_explanation_names_a_bounded_number_of_blockers_over_all_keys(servers: Servers) -> None:
     asking = Asking(servers)
     keys = names("k", 16)
     asking.put(*[Spec("reads", shared=keys) for _ in range(400)])
@@ -138,7 +138,9 @@ def test_the_bytes_of_keys_in_an_answer_are_bounded(servers: Servers) -> None:
     assert sum(map(len, front)) < 2 * NAMED_BYTES
 
 
-def test_what_holds_barriers_up_is_named_up_to_a_number_in_all(servers: Servers) -> None:
+def test_an_explanation_names_a_bounded_number_of_messages_that_block_barriers(
+    servers: Servers,
+) -> None:
     asking = Asking(servers)
     asking.put(*[Spec("x", (f"{n}", "b", "c")) for n in range(300)])
     asking.put(*[Spec("unkeyed") for _ in range(100)])
@@ -171,7 +173,7 @@ def commands(connection: redis.Redis) -> int:
     return sum(one["calls"] for one in found.values())
 
 
-def test_a_barrier_behind_many_others_is_counted_for_a_number_of_steps(queue: Queue) -> None:
+def test_counting_the_messages_before_a_barrier_stops_after_a_number_of_steps(queue: Queue) -> None:
     barriers = [message("alone", barrier=1) for _ in range(1_000)]
     ids = [id for _ in range(5) for id in queue.put(*barriers)]
     asked: list[tuple[Argument, Argument]] = [(ids[-1], "4999"), (ids[900], "900")]
@@ -184,7 +186,7 @@ def test_a_barrier_behind_many_others_is_counted_for_a_number_of_steps(queue: Qu
     assert told[14] == "0" and 0 < int(told[13]) < 2_500
 
 
-def test_a_page_of_dead_letters_ends_behind_a_number_of_bytes(servers: Servers) -> None:
+def test_a_page_of_dead_letters_has_a_bounded_size(servers: Servers) -> None:
     asking = Asking(servers)
     for n in range(6):
         asking.put(Spec("x" * 200_000, names(f"{n}", 100, 1_000)))
@@ -198,7 +200,7 @@ def test_a_page_of_dead_letters_ends_behind_a_number_of_bytes(servers: Servers) 
     asking.must_agree()
 
 
-def test_a_page_of_dead_letters_with_long_errors_ends_behind_a_number_of_bytes(
+def test_a_page_of_dead_letters_with_long_errors_has_a_bounded_size(
     servers: Servers,
 ) -> None:
     asking = Asking(servers)
@@ -213,7 +215,7 @@ def test_a_page_of_dead_letters_with_long_errors_ends_behind_a_number_of_bytes(
     asking.must_agree()
 
 
-def test_who_asks_for_a_key_is_shown_a_number_of_dead_letters_and_their_keys(
+def test_dead_letters_of_one_key_are_listed_up_to_a_number(
     servers: Servers,
 ) -> None:
     asking = Asking(servers)
@@ -249,7 +251,7 @@ def pages(queue: Queue, function: str, *more: Argument) -> Iterator[list[str]]:
             return
 
 
-def test_a_page_of_messages_ends_behind_a_number_of_bytes(either: Queue) -> None:
+def test_a_page_of_messages_has_a_bounded_size(either: Queue) -> None:
     ids = []
     for _ in range(24):
         ids += either.put(message("x" * 500_000))
@@ -259,7 +261,7 @@ def test_a_page_of_messages_ends_behind_a_number_of_bytes(either: Queue) -> None
     assert len(some) > 1 and max(sum(map(len, page)) for page in some) < 20 * 500_000
 
 
-def test_paused_keys_are_told_in_pages(either: Queue) -> None:
+def test_paused_keys_are_listed_in_pages(either: Queue) -> None:
     keys = names("k", 3_000, 6)
     for start in range(0, 3_000, 1_000):
         either.call("pause", *keys[start : start + 1_000])
@@ -269,7 +271,9 @@ def test_paused_keys_are_told_in_pages(either: Queue) -> None:
 
 
 @pytest.mark.parametrize("delay", [0, 9_000_000], ids=["waiting", "delayed"])
-def test_messages_with_many_keys_are_purged_few_at_a_time(either: Queue, delay: int) -> None:
+def test_a_purge_drops_few_messages_at_a_time_if_they_have_many_keys(
+    either: Queue, delay: int
+) -> None:
     for n in range(9):
         either.put(message("x", names(f"{n}", 1_000), delay=delay))
     purged: list[int] = []
@@ -279,7 +283,7 @@ def test_messages_with_many_keys_are_purged_few_at_a_time(either: Queue, delay: 
     assert either.stats()["lanes"] == 0
 
 
-def test_ready_messages_of_paused_keys_are_looked_for_up_to_a_number(either: Queue) -> None:
+def test_pausing_a_key_looks_at_a_bounded_number_of_ready_messages(either: Queue) -> None:
     for _ in range(12):
         either.put(*[message("reads", [], ["a"]) for _ in range(1_000)])
     either.call("pause", "a")
@@ -290,7 +294,7 @@ def test_ready_messages_of_paused_keys_are_looked_for_up_to_a_number(either: Que
     assert either.stats()["ready"] == 0
 
 
-def test_the_names_of_many_queues_are_told_in_pages(hub_url: str) -> None:
+def test_the_names_of_many_queues_are_listed_in_pages(hub_url: str) -> None:
     made = [b"q%05d" % n for n in range(10_001)]
     with redis.Redis(port=int(hub_url.rpartition(":")[2])) as connection:
         lines = connection.pipeline(transaction=False)
@@ -313,7 +317,7 @@ def test_the_names_of_many_queues_are_told_in_pages(hub_url: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["DOCS", "INFO"])
-def test_what_is_told_of_commands_is_bounded(hub_url: str, what: str) -> None:
+def test_command_info_refuses_more_than_a_thousand_names(hub_url: str, what: str) -> None:
     port = int(hub_url.rpartition(":")[2])
     many = ["get"] * 1_001
     with (

@@ -59,7 +59,7 @@ def test_both_servers_end_a_lease_where_the_model_does(servers: Servers, seed: i
     assert wrong is None or wrong.startswith("left over"), wrong[-2_000:]
 
 
-def test_plain_messages_of_which_a_thousand_reach_it_are_handed_out_together(
+def test_a_lease_of_a_thousand_small_messages_stays_below_the_byte_limit(
     servers: Servers,
 ) -> None:
     director = Director(WatchedModel(servers.now))
@@ -73,7 +73,7 @@ def test_plain_messages_of_which_a_thousand_reach_it_are_handed_out_together(
     assert wrong is None or wrong.startswith("left over"), wrong[-2_000:]
 
 
-def test_a_hub_that_owes_little_hands_out_and_tells_what_is_large() -> None:
+def test_a_hub_below_its_memory_limit_leases_and_reports_large_messages() -> None:
     needs_hub()
     # Maximum of one message, and one more payload.
     limits: dict[str, Any] = {"limits.normal.hard": 3 * MEGABYTE}

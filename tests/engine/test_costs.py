@@ -67,7 +67,7 @@ def listed(queue: RemoteQueue[Any], **options: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("options", [{}, {"state": "waiting"}], ids=["all", "of a state"])
-def test_a_listing_by_pages_costs_as_much_for_each_message_of_a_long_queue(
+def test_listing_by_pages_costs_the_same_per_message_in_a_long_queue(
     costs: Costs, options: dict[str, Any]
 ) -> None:
     taken = []

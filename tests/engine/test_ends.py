@@ -16,7 +16,9 @@ __all__ = ["sleeper"]
 Sleepers = Callable[[str], Sleeper]
 
 
-def test_join_tells_how_many_are_unsettled_and_when_something_falls_due(timed: TimedQueue) -> None:
+def test_join_returns_the_number_of_unsettled_messages_and_the_next_due_time(
+    timed: TimedQueue,
+) -> None:
     assert timed.call("join", 0) == ["0", ""]
     late, first = timed.put(message("late", delay=70), message("first"))
     assert timed.call("join", 0) == ["2", "70"]
@@ -29,7 +31,7 @@ def test_join_tells_how_many_are_unsettled_and_when_something_falls_due(timed: T
     assert timed.call("join", 0, late) == ["1", "40"]
 
 
-def test_join_applies_what_is_due_where_nobody_else_comes(timed: TimedQueue) -> None:
+def test_join_applies_due_events_when_no_other_call_arrives(timed: TimedQueue) -> None:
     timed.put(message("one", attempts=1))
     timed.lease(1, 50)
     timed.at(50)
@@ -57,7 +59,7 @@ ENDS: dict[str, Callable[[Queue, Handed], Any]] = {
 
 @pytest.mark.parametrize("options", [{}, {"result": LONG}], ids=["plain", "with a result"])
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_every_end_wakes_who_waits_for_it(
+def test_every_way_a_message_ends_wakes_its_waiter(
     queue: Queue, sleeper: Sleepers, end: Callable[[Queue, Handed], Any], options: Any
 ) -> None:
     (id,) = queue.put(message("one", ["a"], **options))
@@ -70,7 +72,7 @@ def test_every_end_wakes_who_waits_for_it(
     assert queue.connection.exists(f"{queue.key}:w:settled") == 0
 
 
-def test_a_lease_that_runs_out_for_the_last_time_wakes_who_waits_for_its_end(
+def test_a_message_whose_last_lease_expires_wakes_its_waiter(
     timed: TimedQueue,
 ) -> None:
     (id,) = timed.put(message("one", attempts=1))
@@ -86,7 +88,7 @@ def test_a_lease_that_runs_out_for_the_last_time_wakes_who_waits_for_its_end(
     assert elements(timed, f"settled:{id}") == 1
 
 
-def test_a_delayed_message_is_waited_for_by_its_id(timed: TimedQueue) -> None:
+def test_a_delayed_message_can_be_waited_for_by_id(timed: TimedQueue) -> None:
     (id,) = timed.put(message("late", delay=10))
     timed.call("join", WAIT, id)
     timed.at(10)
@@ -96,7 +98,9 @@ def test_a_delayed_message_is_waited_for_by_its_id(timed: TimedQueue) -> None:
     assert elements(timed, f"settled:{id}") == 1
 
 
-def test_one_end_wakes_all_who_wait_for_it_and_nobody_else(queue: Queue, sleeper: Sleepers) -> None:
+def test_the_end_of_a_message_wakes_all_its_waiters_and_no_others(
+    queue: Queue, sleeper: Sleepers
+) -> None:
     first, second = queue.put(message("one"), message("two"))
     queue.call("join", WAIT, first)
     queue.call("join", WAIT, second)
@@ -116,7 +120,7 @@ def sleeper_would_wake(queue: Queue, part: str) -> bool:
     return queue.connection.lmove(name, name, "LEFT", "LEFT") is not None
 
 
-def test_what_was_told_of_an_empty_queue_is_forgotten_by_who_waits_anew(queue: Queue) -> None:
+def test_a_new_join_does_not_use_an_earlier_wake_up(queue: Queue) -> None:
     queue.put(message("one"))
     queue.call("join", WAIT)
     queue.ack_all(queue.lease().messages)
@@ -126,7 +130,7 @@ def test_what_was_told_of_an_empty_queue_is_forgotten_by_who_waits_anew(queue: Q
     assert elements(queue, "settled:all") == 0
 
 
-def test_who_waits_longer_is_not_forgotten_for_who_waits_less(timed: TimedQueue) -> None:
+def test_a_shorter_wait_does_not_drop_a_longer_one(timed: TimedQueue) -> None:
     (id,) = timed.put(message("one"))
     timed.call("join", WAIT, id)
     timed.call("join", 1, id)
@@ -135,7 +139,7 @@ def test_who_waits_longer_is_not_forgotten_for_who_waits_less(timed: TimedQueue)
     assert elements(timed, f"settled:{id}") == 1
 
 
-def test_a_wait_that_is_over_is_nobodys(timed: TimedQueue) -> None:
+def test_a_wait_that_is_over_leaves_no_waiter(timed: TimedQueue) -> None:
     ids = timed.put(message("one"), message("two"))
     timed.call("join", 5, ids[0])
     timed.at(5)
@@ -144,7 +148,7 @@ def test_a_wait_that_is_over_is_nobodys(timed: TimedQueue) -> None:
     assert [elements(timed, f"settled:{id}") for id in ids] == [0, 1]
 
 
-def test_nobody_who_waits_costs_nothing(queue: Queue) -> None:
+def test_a_settlement_without_waiters_does_no_extra_work(queue: Queue) -> None:
     def looked() -> int:
         stats: Any = queue.connection.info("commandstats")
         return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in LOOKS)

@@ -85,14 +85,14 @@ def test_threads_that_wait_are_answered_by_the_calls_of_others() -> None:
     assert sorted(got) == [b"%d" % n for n in range(8)]
 
 
-def test_a_wait_ends_by_itself_and_with_what_falls_due() -> None:
+def test_a_wait_ends_at_its_timeout_or_when_a_message_falls_due() -> None:
     engine = Engine()
     assert engine.call("il1_lease", KEY, lease("me", 1, wait=1_000))[3] == b"0"
     engine.call("il1_put", KEY, ["", 0, 0, "late", 0, 0, 1, "DELAY", 1_000])
     assert engine.call("il1_lease", KEY, lease("me", 2))[7] == b"late"
 
 
-def test_what_makes_something_fall_due_sooner_reaches_a_thread_that_sleeps() -> None:
+def test_an_earlier_due_time_wakes_a_sleeping_thread() -> None:
     engine = Engine()
     got: list[list[bytes]] = []
     thread = threading.Thread(
@@ -157,7 +157,7 @@ def test_a_parked_call_is_answered_once_by_its_waker() -> None:
     assert isinstance(told, list)
 
 
-def test_a_parked_put_that_is_refused_in_the_end_raises_when_it_is_taken() -> None:
+def test_a_parked_put_that_is_refused_raises_when_its_reply_is_taken() -> None:
     clock = ManualClock()
     engine = Engine(clock)
     engine.call("il1_configure", KEY, ["MAXSIZE", 1])
@@ -171,7 +171,7 @@ def test_a_parked_put_that_is_refused_in_the_end_raises_when_it_is_taken() -> No
         engine.take(woken[0])
 
 
-def test_a_loop_waits_beside_a_thread_that_keeps_the_time() -> None:
+def test_an_event_loop_and_a_timekeeping_thread_can_both_wait() -> None:
     engine = Engine()
     keeper = threading.Thread(target=engine.keep_time, daemon=True)
     keeper.start()
@@ -200,7 +200,7 @@ def test_a_loop_waits_beside_a_thread_that_keeps_the_time() -> None:
     keeper.join()
 
 
-def test_what_a_waker_raises_is_reported_and_the_call_goes_on(
+def test_an_exception_of_a_waker_is_reported_and_the_call_completes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     engine = Engine(ManualClock())
@@ -217,7 +217,7 @@ def test_what_a_waker_raises_is_reported_and_the_call_goes_on(
     assert engine.take(ticket)[7] == b"one"
 
 
-def test_an_engine_that_its_waker_knows_is_collected() -> None:
+def test_an_engine_referenced_by_its_waker_is_garbage_collected() -> None:
     def parked() -> weakref.ref[Engine]:
         engine = Engine(ManualClock())
         engine.start("il1_lease", KEY, lease("me", 1), engine.take)

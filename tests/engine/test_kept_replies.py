@@ -44,7 +44,9 @@ ENDS: dict[str, Ends] = {
 
 @pytest.mark.parametrize("ends", ENDS.values(), ids=ENDS)
 @pytest.mark.parametrize("keys", [[], ["a"], ["b", "c"]], ids=len)
-def test_a_lease_that_is_sent_again(timed: TimedQueue, ends: Ends, keys: list[str]) -> None:
+def test_a_repeated_lease_call_gets_the_stored_reply(
+    timed: TimedQueue, ends: Ends, keys: list[str]
+) -> None:
     timed.put(*[message(f"m{n}", [f"{key}{n}" for key in keys]) for n in range(3)])
     before = timed.lease(1).messages[0]
     calls: list[tuple[str, list[Argument]]] = [
@@ -58,7 +60,7 @@ def test_a_lease_that_is_sent_again(timed: TimedQueue, ends: Ends, keys: list[st
         assert timed.call(name, *arguments) == first
 
 
-def test_a_reply_is_kept_for_five_minutes(timed: TimedQueue) -> None:
+def test_a_reply_is_stored_for_five_minutes(timed: TimedQueue) -> None:
     timed.put(message("one"), message("two"))
     arguments: list[Argument] = ["c", 5, 0, 1, 10 * KEPT, "any"]
     first = timed.call("lease", *arguments)
@@ -73,7 +75,7 @@ def test_a_reply_is_kept_for_five_minutes(timed: TimedQueue) -> None:
     assert timed.call("lease", "c", 4, 0, 1, LONG, "any")[0] == ""
 
 
-def test_replies_of_consumers_that_are_gone_are_forgotten(timed: TimedQueue) -> None:
+def test_replies_of_consumers_that_left_are_dropped(timed: TimedQueue) -> None:
     def kept() -> set[bytes]:
         fields: Any = timed.connection.hkeys(f"{timed.key}:c")
         return {field for field in fields if field.startswith(b"k")}
@@ -103,7 +105,7 @@ def test_replies_of_consumers_that_are_gone_are_forgotten(timed: TimedQueue) -> 
     assert kept() == set()
 
 
-def test_a_long_reply_lies_apart_and_is_given_again(timed: TimedQueue) -> None:
+def test_a_long_reply_is_stored_separately_and_repeated(timed: TimedQueue) -> None:
     parts: list[Argument] = []
     for n in range(200):
         parts += message(str(n), ["a"])
@@ -115,7 +117,7 @@ def test_a_long_reply_lies_apart_and_is_given_again(timed: TimedQueue) -> None:
     assert timed.stats()["unsettled"] == 200
 
 
-def test_a_put_that_is_sent_again(timed: TimedQueue) -> None:
+def test_a_repeated_put_gets_the_stored_reply(timed: TimedQueue) -> None:
     timed.at(50)
     first = timed.call("put", "p", 1, 0, *[part for n in range(200) for part in message(str(n))])
     timed.ack_all(timed.lease(1000).messages)
@@ -124,7 +126,7 @@ def test_a_put_that_is_sent_again(timed: TimedQueue) -> None:
     assert timed.stats()["unsettled"] == 0
 
 
-def test_what_one_call_acknowledges_at_once_is_counted(queue: Queue) -> None:
+def test_messages_acknowledged_by_one_call_are_counted(queue: Queue) -> None:
     queue.put(*[message("12345", [f"k{n}", f"l{n}"]) for n in range(20)], message("123"))
     queue.put(message("1", ["k3"]))
     one, two = queue.lease(3).messages, queue.lease(1).messages

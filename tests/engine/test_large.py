@@ -8,7 +8,7 @@ from tests.engine.timed import TimedQueue
 KEYS = [f"key {n}" for n in range(1_024)]
 
 
-def test_messages_of_the_most_keys_follow_one_another(queue: Queue) -> None:
+def test_messages_with_the_maximum_of_keys_run_one_after_another(queue: Queue) -> None:
     for name in ("one", "two"):
         queue.put(*[message(f"{name} {n}", KEYS) for n in range(4)])
     for name in ("one", "two"):
@@ -19,7 +19,7 @@ def test_messages_of_the_most_keys_follow_one_another(queue: Queue) -> None:
     assert queue.parts() == {"c"}
 
 
-def test_a_lease_ends_before_it_has_too_many_keys_together(queue: Queue) -> None:
+def test_a_lease_stops_before_its_messages_have_too_many_keys_in_total(queue: Queue) -> None:
     own = [[f"{n} {key}" for key in KEYS] for n in range(6)]
     for n, keys in enumerate(own):
         queue.put(message(str(n), keys))
@@ -45,7 +45,7 @@ def test_a_writer_with_many_keys_waits_for_many_lanes(queue: Queue) -> None:
     assert queue.parts() == {"c"}
 
 
-def test_one_call_readies_a_thousand_readers_and_the_next_the_rest(queue: Queue) -> None:
+def test_one_call_readies_at_most_a_thousand_readers(queue: Queue) -> None:
     queue.put(message("writer", ["a"]))
     for _ in range(3):
         queue.put(*[message("reader", [], ["a"]) for _ in range(700)])
@@ -67,7 +67,7 @@ def test_one_call_readies_a_thousand_readers_and_the_next_the_rest(queue: Queue)
     assert queue.parts() == {"c"}
 
 
-def test_an_empty_lease_says_that_readers_are_still_to_be_readied(queue: Queue) -> None:
+def test_an_empty_lease_reports_that_more_readers_will_become_ready(queue: Queue) -> None:
     queue.put(message("writer", ["a"]))
     for _ in range(3):
         queue.put(*[message("reader", [], ["a"]) for _ in range(1_000)])
@@ -77,7 +77,7 @@ def test_an_empty_lease_says_that_readers_are_still_to_be_readied(queue: Queue) 
     assert queue.stats()["ready"] == 2_000
 
 
-def test_leases_that_run_out_together_are_taken_back_a_thousand_messages_a_call(
+def test_one_call_takes_back_at_most_a_thousand_expired_leases(
     timed: TimedQueue,
 ) -> None:
     ids = []
@@ -129,7 +129,7 @@ def test_a_lease_of_more_than_a_thousand_messages_is_taken_back_by_two_calls(
     assert timed.parts() == {"c", "clock"}
 
 
-def test_what_falls_due_together_is_applied_a_thousand_a_call(timed: TimedQueue) -> None:
+def test_one_call_applies_at_most_a_thousand_due_events(timed: TimedQueue) -> None:
     for n in range(2):
         timed.put(*[message("x", [f"{n} {key}"], first=0) for key in KEYS[:700]])
     timed.settle(*[one.nack(10) for one in timed.lease(700).messages])
@@ -147,7 +147,7 @@ def test_what_falls_due_together_is_applied_a_thousand_a_call(timed: TimedQueue)
     assert timed.parts() == {"c", "clock"}
 
 
-def test_gates_open_a_thousand_a_call(queue: Queue) -> None:
+def test_one_call_opens_at_most_a_thousand_gates(queue: Queue) -> None:
     queue.put(message("alone", barrier=1))
     for n in range(3):
         queue.put(*[message("behind", [f"{n} {key}"]) for key in KEYS[:700]])
@@ -164,7 +164,7 @@ def test_gates_open_a_thousand_a_call(queue: Queue) -> None:
     assert queue.parts() == {"c"}
 
 
-def test_what_a_paused_key_held_returns_a_thousand_a_call(queue: Queue) -> None:
+def test_one_call_returns_at_most_a_thousand_messages_of_a_resumed_key(queue: Queue) -> None:
     queue.call("pause", "a")
     for _ in range(2):
         queue.put(*[message("reads", [], ["a"]) for _ in range(900)])
@@ -177,7 +177,7 @@ def test_what_a_paused_key_held_returns_a_thousand_a_call(queue: Queue) -> None:
     assert queue.stats()["ready"] == 1_800
 
 
-def test_one_settlement_readies_a_thousand_and_the_next_calls_the_rest(queue: Queue) -> None:
+def test_one_settlement_readies_at_most_a_thousand_messages(queue: Queue) -> None:
     for n in range(2):
         keys = [f"{n} {key}" for key in KEYS[:700]]
         queue.put(message("all", keys), *[message("one", [key]) for key in keys])
@@ -193,7 +193,7 @@ def test_one_settlement_readies_a_thousand_and_the_next_calls_the_rest(queue: Qu
     assert queue.parts() == {"c"}
 
 
-def test_stale_entries_of_the_ready_are_swept(queue: Queue) -> None:
+def test_stale_entries_of_the_ready_list_are_removed(queue: Queue) -> None:
     ids = queue.put(*[message("x") for _ in range(300)])
     for id in ids[1:]:
         assert queue.call("cancel", id) == ["1"]
@@ -202,7 +202,7 @@ def test_stale_entries_of_the_ready_are_swept(queue: Queue) -> None:
     assert [one.id for one in queue.lease().messages] == ids[:1]
 
 
-def test_all_that_is_pending_is_purged_a_thousand_a_call(queue: Queue) -> None:
+def test_one_call_purges_at_most_a_thousand_pending_messages(queue: Queue) -> None:
     for n in range(2):
         queue.put(*[message("x", [f"{n} {key}"]) for key in KEYS[:700]])
     out = queue.lease(10).messages

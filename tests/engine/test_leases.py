@@ -13,7 +13,7 @@ from tests.engine.calls import LONG, Queue, leased, message
 from tests.engine.timed import TimedQueue
 
 
-def test_a_deadline_is_so_long_after_the_servers_time(queue: Queue) -> None:
+def test_a_deadline_is_the_server_s_time_plus_the_lease_duration(queue: Queue) -> None:
     def time() -> int:
         seconds, micros = queue.connection.time()
         return int(seconds) * 1_000_000 + int(micros)
@@ -27,7 +27,7 @@ def test_a_deadline_is_so_long_after_the_servers_time(queue: Queue) -> None:
     assert before <= int(extended) - 2 * LONG <= time()
 
 
-def test_a_lease_that_ran_out_comes_back_before_its_successors(queue: Queue) -> None:
+def test_an_expired_message_is_redelivered_before_its_successors(queue: Queue) -> None:
     queue.put(*[message(str(n), ["a"], first=0) for n in range(3)])
     first = queue.lease(1, 1).messages[0]
     again = first
@@ -43,7 +43,7 @@ def test_a_lease_that_ran_out_comes_back_before_its_successors(queue: Queue) -> 
     assert queue.payloads() == ["1"]
 
 
-def test_attempts_that_are_used_up_make_a_dead_letter(queue: Queue) -> None:
+def test_a_message_without_attempts_left_becomes_a_dead_letter(queue: Queue) -> None:
     (id,) = queue.put(message("poison", ["a"], ["b"], attempts=2))
     queue.put(message("next", ["a"]))
     for answer in ("RETRIED", "DEAD"):
@@ -57,7 +57,7 @@ def test_attempts_that_are_used_up_make_a_dead_letter(queue: Queue) -> None:
     assert queue.payloads() == ["next"]
 
 
-def test_an_empty_lease_says_when_to_ask_again(queue: Queue) -> None:
+def test_an_empty_lease_reports_when_the_next_message_falls_due(queue: Queue) -> None:
     queue.put(message("one", ["a"]), message("two", ["a"]))
     assert queue.lease().deadline
     first = int(queue.lease().next)
@@ -110,7 +110,7 @@ def test_a_call_from_before_the_last_is_refused(queue: Queue) -> None:
     assert queue.payloads() == ["one", "three", "four"]
 
 
-def test_a_call_whose_reply_was_lost_is_done_once(queue: Queue) -> None:
+def test_a_repeated_call_whose_reply_was_lost_is_applied_once(queue: Queue) -> None:
     queue.put(*[message(str(n), ["a"]) for n in range(2)])
     arguments: list[Any] = ["il1_lease", 1, queue.key, "w", 1, 0, 1, LONG, "any"]
     port = queue.connection.connection_pool.connection_kwargs["port"]
@@ -125,7 +125,7 @@ def test_a_call_whose_reply_was_lost_is_done_once(queue: Queue) -> None:
     assert queue.settle(again.messages[0].ack()) == ["ACKED"]
 
 
-def test_nothing_stays_of_a_queue_that_is_empty_but_its_counters(connection: redis.Redis) -> None:
+def test_an_empty_queue_stores_only_its_counters(connection: redis.Redis) -> None:
     queue = Queue(connection, uuid.uuid4().hex)
     for n in range(50):
         queue.put(
@@ -139,7 +139,7 @@ def test_nothing_stays_of_a_queue_that_is_empty_but_its_counters(connection: red
     assert queue.parts() == {"c"}
 
 
-def test_what_stands_behind_acknowledged_messages_is_ready(queue: Queue) -> None:
+def test_the_successors_of_acknowledged_messages_become_ready(queue: Queue) -> None:
     queue.put(message("one", ["a"]), message("two", ["b", "c"]), message("three", ["d"]))
     first = queue.lease()
     # While these are out: now some of their lanes have more than one node, and some have not.
@@ -153,7 +153,7 @@ DAY = 86_400_000_000
 MINUTE = 60_000_000
 
 
-def test_a_clock_that_is_ahead_for_a_moment_drops_no_dead_letter(timed: TimedQueue) -> None:
+def test_a_clock_that_is_briefly_ahead_drops_no_dead_letter(timed: TimedQueue) -> None:
     timed.put(message("one"))
     timed.settle(timed.lease(1, LONG).messages[0].reject())
     times = [31 * DAY, 31 * DAY + 2_000_000, 2_000_000]
@@ -170,7 +170,7 @@ def test_a_clock_that_is_ahead_for_a_moment_drops_no_dead_letter(timed: TimedQue
     assert (timed.stats()["dead"], timed.stats()["dead_expired"]) == (0, 1)
 
 
-def test_a_clock_that_jumps_while_one_goes_drops_that_one(timed: TimedQueue) -> None:
+def test_a_clock_jump_while_one_dead_letter_expires_drops_only_that_one(timed: TimedQueue) -> None:
     for time in (0, 15 * DAY):
         timed.at(time)
         timed.put(message("one"))

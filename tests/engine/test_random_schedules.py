@@ -19,7 +19,7 @@ CALLS = int(os.environ.get("INTERLOCK_ENGINE_CALLS", "10000"))
 
 
 @pytest.mark.watchdog(120 + CALLS / 250)
-def test_random_calls_get_the_same_of_model_hub_and_redis(engine_port: int) -> None:
+def test_model_hub_and_redis_answer_random_calls_alike(engine_port: int) -> None:
     seed = seeds.seed()
     with both(engine_port) as servers:
         run(servers, seed, CALLS)

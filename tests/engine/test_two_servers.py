@@ -122,7 +122,7 @@ def backoffs_that_end_while_delays_do(both: Both) -> None:
         backoffs_that_end_while_delays_do,
     ],
 )
-def test_what_one_call_cannot_do_the_next_ones_do_alike(
+def test_work_left_by_a_bounded_call_is_finished_alike_on_both_servers(
     both: Both, prepare: Callable[[Both], None]
 ) -> None:
     prepare(both)
@@ -133,7 +133,7 @@ def test_what_one_call_cannot_do_the_next_ones_do_alike(
         both.call("extend", 5, 6)
 
 
-def test_lanes_that_were_not_finished_go_on_in_one_order(both: Both) -> None:
+def test_unfinished_lanes_are_continued_in_the_same_order(both: Both) -> None:
     # Clause 20: one call readies 1,000 readers; the next begins with the last lane that was left.
     keys = [f"key {n}" for n in range(16)]
     both.call("put", "", 0, 0, *message("writer", keys))

@@ -69,7 +69,7 @@ def elements(queue: Queue, part: str) -> int:
 
 
 @pytest.mark.parametrize(("kind", "keys"), [("any", ["a"]), ("keyed", ["a"]), ("unkeyed", [])])
-def test_a_put_wakes_a_consumer_that_waits_for_its_kind(
+def test_a_put_wakes_a_consumer_waiting_for_its_kind(
     queue: Queue, sleeper: Callable[[str], Sleeper], kind: str, keys: list[str]
 ) -> None:
     wait(queue, "w", kind)
@@ -87,7 +87,7 @@ def test_a_consumer_of_another_kind_is_not_woken(queue: Queue) -> None:
     assert (elements(queue, "wake:unkeyed"), elements(queue, "wake:keyed")) == (0, 1)
 
 
-def test_as_many_are_woken_as_messages_are_ready_and_wait(queue: Queue) -> None:
+def test_a_put_wakes_one_consumer_for_each_ready_message(queue: Queue) -> None:
     for name in "abc":
         wait(queue, name)
     queue.put(message("one", ["a"]), message("two", ["a"]))
@@ -100,7 +100,7 @@ def test_as_many_are_woken_as_messages_are_ready_and_wait(queue: Queue) -> None:
     assert 0 < queue.connection.pttl(f"{queue.key}:wake:any") <= WAIT // 1_000 + 1
 
 
-def test_a_settlement_wakes_for_what_it_readies(
+def test_a_settlement_wakes_a_consumer_for_each_message_it_readies(
     queue: Queue, sleeper: Callable[[str], Sleeper]
 ) -> None:
     queue.put(message("one", ["a"]), message("two", ["a"]))
@@ -112,7 +112,9 @@ def test_a_settlement_wakes_for_what_it_readies(
 
 
 @pytest.mark.parametrize("free", [["resume"], ["resume", "a"]], ids=["the queue", "a key"])
-def test_resuming_wakes(queue: Queue, sleeper: Callable[[str], Sleeper], free: list[str]) -> None:
+def test_a_resumed_queue_wakes_waiting_consumers(
+    queue: Queue, sleeper: Callable[[str], Sleeper], free: list[str]
+) -> None:
     queue.call("pause", *free[1:])
     queue.put(message("one", ["a"]))
     wait(queue, "w")
@@ -122,7 +124,7 @@ def test_resuming_wakes(queue: Queue, sleeper: Callable[[str], Sleeper], free: l
     assert asleep.wakes()
 
 
-def test_who_asked_again_waits_no_more(queue: Queue) -> None:
+def test_a_consumer_that_calls_again_is_no_longer_waiting(queue: Queue) -> None:
     wait(queue, "w")
     queue.put(message("one"))
     assert elements(queue, "wake:any") == 1
@@ -132,7 +134,7 @@ def test_who_asked_again_waits_no_more(queue: Queue) -> None:
     assert queue.parts() == {"c", "c.place", "c.mark", "c.lease", "fu", "due"}
 
 
-def test_a_dead_waiter_does_not_swallow_a_wake_up_for_ever(queue: Queue) -> None:
+def test_a_wake_up_for_a_dead_consumer_is_passed_on(queue: Queue) -> None:
     wait(queue, "dead")
     wait(queue, "living")
     queue.put(message("one"))
@@ -143,7 +145,7 @@ def test_a_dead_waiter_does_not_swallow_a_wake_up_for_ever(queue: Queue) -> None
     assert elements(queue, "wake:any") == 1
 
 
-def test_a_wait_that_is_over_is_nobodys(queue: Queue) -> None:
+def test_a_wait_that_is_over_leaves_no_waiter(queue: Queue) -> None:
     wait(queue, "brief", span=1)
     queue.put(message("one"))
     assert elements(queue, "wake:any") == 0
@@ -181,7 +183,7 @@ def refused(queue: Queue, *arguments: Argument) -> str:
     return str(error.value)
 
 
-def test_those_are_woken_for_whom_there_is_room_in_their_order(queue: Queue) -> None:
+def test_waiting_puts_are_woken_in_order_as_far_as_there_is_room(queue: Queue) -> None:
     queue.call("configure", "MAXSIZE", 4)
     queue.put(*[message("m") for _ in range(4)])
     for name, count in [("three", 3), ("a", 1), ("two", 2), ("b", 1), ("c", 1)]:
@@ -207,7 +209,7 @@ def test_those_are_woken_for_whom_there_is_room_in_their_order(queue: Queue) -> 
     assert woken() == ["three", "two", "b", "c"]
 
 
-def test_who_waits_for_room_and_dies_is_in_nobodys_way(connection: redis.Redis) -> None:
+def test_a_waiting_put_whose_client_died_blocks_no_other(connection: redis.Redis) -> None:
     queue = TimedQueue(connection, uuid.uuid4().hex)
     queue.call("configure", "MAXSIZE", 3)
     queue.put(message("one"), message("two"))
@@ -244,7 +246,7 @@ def test_who_waits_for_room_and_dies_is_in_nobodys_way(connection: redis.Redis) 
     assert not queue.parts() & {"w:needs", "w:room", "room:dead", "room:living"}
 
 
-def test_a_wait_that_is_over_says_nothing_of_the_next_one(connection: redis.Redis) -> None:
+def test_a_wait_that_is_over_does_not_affect_the_next_one(connection: redis.Redis) -> None:
     """Of how often it was passed, and since when: by its end, and by a put that entered."""
     queue = TimedQueue(connection, uuid.uuid4().hex)
     queue.call("configure", "MAXSIZE", 3)
@@ -268,7 +270,7 @@ def test_a_wait_that_is_over_says_nothing_of_the_next_one(connection: redis.Redi
     queue.put(message("passes as well"))
 
 
-def test_a_dead_letter_that_is_put_again_passes_who_waits_and_leaves_the_room_that_is_kept(
+def test_a_requeued_dead_letter_passes_waiting_puts_and_uses_no_reserved_room(
     connection: redis.Redis,
 ) -> None:
     queue = TimedQueue(connection, uuid.uuid4().hex)
@@ -288,7 +290,9 @@ def test_a_dead_letter_that_is_put_again_passes_who_waits_and_leaves_the_room_th
     assert queue.call("requeue", last)
 
 
-def test_sealing_wakes_all_who_wait(queue: Queue, sleeper: Callable[[str], Sleeper]) -> None:
+def test_sealing_a_queue_wakes_all_waiting_consumers(
+    queue: Queue, sleeper: Callable[[str], Sleeper]
+) -> None:
     for name in "ab":
         wait(queue, name)
     asleep = [sleeper("wake:any"), sleeper("wake:any")]
@@ -297,7 +301,7 @@ def test_sealing_wakes_all_who_wait(queue: Queue, sleeper: Callable[[str], Sleep
     assert queue.lease().next == "sealed"
 
 
-def test_sealing_wakes_who_waits_for_room(queue: Queue) -> None:
+def test_sealing_a_queue_wakes_puts_that_wait_for_room(queue: Queue) -> None:
     queue.call("configure", "MAXSIZE", 1)
     queue.put(message("one"))
     with pytest.raises(ResponseError, match="FULL"):
@@ -308,13 +312,15 @@ def test_sealing_wakes_who_waits_for_room(queue: Queue) -> None:
         queue.call("put", "p", 0, WAIT, *message("two"))
 
 
-def test_who_does_not_wait_leaves_nothing(connection: redis.Redis) -> None:
+def test_a_call_that_does_not_wait_stores_no_waiter(connection: redis.Redis) -> None:
     queue = Queue(connection, uuid.uuid4().hex)
     queue.lease()
     assert queue.parts() <= {"c"}
 
 
-def test_one_is_told_of_what_falls_due_before_anybody_would_ask(queue: Queue) -> None:
+def test_one_consumer_is_woken_for_a_message_that_falls_due_before_any_timeout(
+    queue: Queue,
+) -> None:
     for name in "ab":
         wait(queue, name)
     queue.put(message("later", delay=LONG))
@@ -329,7 +335,7 @@ def test_one_is_told_of_what_falls_due_before_anybody_would_ask(queue: Queue) ->
     assert elements(queue, "wake:any") == 1
 
 
-def test_who_waits_is_told_of_the_end_of_anothers_lease(queue: Queue) -> None:
+def test_a_waiting_consumer_is_woken_when_another_s_lease_expires(queue: Queue) -> None:
     wait(queue, "w")
     queue.put(message("one"))
     queue.connection.delete(f"{queue.key}:wake:any")

@@ -66,7 +66,9 @@ def kinds(events: list[Event]) -> list[str]:
     return [event.kind for event in events]
 
 
-def test_who_watches_is_told_what_happens(queue: RemoteQueue[bytes], operator: Operator) -> None:
+def test_a_watcher_receives_every_event_of_a_queue(
+    queue: RemoteQueue[bytes], operator: Operator
+) -> None:
     queue.put(b"nobody watches")
     began = operator.events(queue.name, None, seconds=60)
     assert (began.missed, began.events) == (0, [])
@@ -92,9 +94,7 @@ def test_who_watches_is_told_what_happens(queue: RemoteQueue[bytes], operator: O
     assert operator.events(queue.name, told.last).events == []
 
 
-def test_a_queue_that_is_not_there_is_watched_and_not_made(
-    client: Client, operator: Operator
-) -> None:
+def test_watching_a_missing_queue_does_not_create_it(client: Client, operator: Operator) -> None:
     name = uuid.uuid4().hex
     last = operator.events(name, None, seconds=60).last
     assert name not in operator.queues()
@@ -105,7 +105,7 @@ def test_a_queue_that_is_not_there_is_watched_and_not_made(
     assert again.missed and again.events == []
 
 
-def test_the_last_events_are_kept_and_those_before_are_told_as_missed(
+def test_older_events_are_dropped_and_reported_as_missed(
     queue: RemoteQueue[bytes], operator: Operator
 ) -> None:
     began = operator.events(queue.name, None, seconds=60).last
@@ -122,7 +122,7 @@ def test_the_last_events_are_kept_and_those_before_are_told_as_missed(
     assert found == MAX_EVENTS
 
 
-def test_nobody_who_watches_leaves_nothing_on_redis(raw: Queue) -> None:
+def test_a_queue_without_watchers_stores_no_events_on_redis(raw: Queue) -> None:
     connection = raw.connection
     raw.put(message("p"))
     raw.call("events", "", 1, 1)
@@ -132,7 +132,7 @@ def test_nobody_who_watches_leaves_nothing_on_redis(raw: Queue) -> None:
     assert b"d" not in counters
 
 
-def test_the_rights_that_the_pages_name_are_enough(connection: redis.Redis, redis_url: str) -> None:
+def test_the_documented_rights_are_enough_to_watch(connection: redis.Redis, redis_url: str) -> None:
     page = (Path(__file__).parents[2] / "docs/howto/connect.md").read_text(encoding="utf-8")
     (rights,) = re.findall(r"ACL SETUSER shop on >PASSWORD (.*) ~il:\{shop", page)
     name = f"shop.{uuid.uuid4().hex}"
@@ -151,7 +151,7 @@ def test_the_rights_that_the_pages_name_are_enough(connection: redis.Redis, redi
         operator.drop(name, force=True)
 
 
-def test_an_event_tells_the_first_keys_and_a_call_so_many_bytes(servers: Servers) -> None:
+def test_an_event_has_the_first_keys_and_a_call_a_bounded_size(servers: Servers) -> None:
     director = Director(WatchedModel(servers.now))
     director.take(("events", (0, 1, "60000000")))
     many = tuple(f"k{n:02}" for n in range(40))
@@ -171,7 +171,7 @@ def test_an_event_tells_the_first_keys_and_a_call_so_many_bytes(servers: Servers
     must_agree(servers, director)
 
 
-def test_a_call_tells_workers_of_so_many_bytes(servers: Servers) -> None:
+def test_a_call_lists_workers_up_to_a_number_of_bytes(servers: Servers) -> None:
     director = Director(WatchedModel(servers.now))
     for n in range(20):
         director.take(("workers", ("announce", [f"w{n:02}", "10000000", f"{n % 10}" * 65_536])))
@@ -182,7 +182,7 @@ def test_a_call_tells_workers_of_so_many_bytes(servers: Servers) -> None:
 
 
 @pytest.mark.parametrize("first", [4_017, 4_018], ids=["fits", "is too long"])
-def test_a_history_may_have_just_so_many_bytes(servers: Servers, first: int) -> None:
+def test_a_history_of_errors_may_reach_its_limit_exactly(servers: Servers, first: int) -> None:
     director = Director(WatchedModel(servers.now))
     director.take(("put", ("", "0", [Spec("p", options=(("ATTEMPTS", "0"),))])))
     for size in (1, first, 4_096, 4_096, 4_096):
@@ -194,7 +194,7 @@ def test_a_history_may_have_just_so_many_bytes(servers: Servers, first: int) -> 
     must_agree(servers, director)
 
 
-def test_numbers_of_requests_rise_in_one_microsecond_too(servers: Servers) -> None:
+def test_request_numbers_rise_even_within_one_microsecond(servers: Servers) -> None:
     director = Director(WatchedModel(servers.now))
     for arguments in (["w", "10", ""], ["v", "10", ""]):
         director.take(("workers", ("announce", arguments)))
@@ -209,7 +209,7 @@ def test_numbers_of_requests_rise_in_one_microsecond_too(servers: Servers) -> No
     must_agree(servers, director)
 
 
-def test_the_oldest_is_told_by_the_place_that_it_took_when_it_was_due(servers: Servers) -> None:
+def test_a_delayed_message_s_age_counts_from_its_due_time(servers: Servers) -> None:
     director = Director(WatchedModel(servers.now))
     director.take(("put", ("", "0", [Spec("p", options=(("DELAY", "5"),)), Spec("q", ("k",))])))
     director.take(("lease", ("", ["0", "1", "1000", "any"])))
@@ -232,7 +232,7 @@ def must_agree(servers: Servers, director: Director) -> None:
     assert wrong is None or wrong.startswith("left over"), wrong[-2_000:]
 
 
-def test_workers_are_known_for_a_while_and_are_asked(
+def test_workers_are_listed_until_their_announcement_expires_and_receive_requests(
     queue: RemoteQueue[bytes], operator: Operator
 ) -> None:
     assert queue._announce("host/1/a", 60, '{"state": "running"}') == []
@@ -254,7 +254,9 @@ def test_workers_are_known_for_a_while_and_are_asked(
     assert operator.workers(queue.name) == []
 
 
-def test_a_queue_knows_a_number_of_workers(queue: RemoteQueue[bytes], operator: Operator) -> None:
+def test_a_queue_lists_a_bounded_number_of_workers(
+    queue: RemoteQueue[bytes], operator: Operator
+) -> None:
     if queue._client.url.startswith("redis"):
         name = f"il:{{{queue.name}}}"
         with redis.Redis.from_url(queue._client.url) as connection:
@@ -274,7 +276,9 @@ def test_a_queue_knows_a_number_of_workers(queue: RemoteQueue[bytes], operator: 
     queue._announce("one more", 60, "")
 
 
-def test_the_errors_of_all_attempts_are_kept(queue: RemoteQueue[bytes], operator: Operator) -> None:
+def test_the_errors_of_all_attempts_are_stored(
+    queue: RemoteQueue[bytes], operator: Operator
+) -> None:
     id = queue.put(b"p")
     for n in (1, 2, 3):
         queue.get().nack(0, error=f"error {n}\nat line {n}")
@@ -292,7 +296,7 @@ def test_the_errors_of_all_attempts_are_kept(queue: RemoteQueue[bytes], operator
     assert letter.error == "error 3"
 
 
-def test_a_history_has_a_bound_and_drops_whole_errors(client: Client, operator: Operator) -> None:
+def test_a_full_history_drops_whole_errors(client: Client, operator: Operator) -> None:
     queue = client.queue(uuid.uuid4().hex, bytes, retry=Retry(attempts=None, first=0))
     id = queue.put(b"p")
     for n in range(9):
@@ -302,7 +306,7 @@ def test_a_history_has_a_bound_and_drops_whole_errors(client: Client, operator: 
     assert [one.text for one in found.failures] == [f"{n}" * MAX_ERROR for n in (8, 7, 6)]
 
 
-def test_a_deferred_message_comes_later_and_holds_its_keys(
+def test_a_deferred_message_keeps_its_keys_until_it_is_redelivered(
     queue: RemoteQueue[bytes], operator: Operator
 ) -> None:
     id = queue.put(b"first", keys="k")
@@ -320,7 +324,7 @@ def test_a_deferred_message_comes_later_and_holds_its_keys(
     queue.get().ack()
 
 
-def test_a_result_is_forgotten(queue: RemoteQueue[bytes], operator: Operator) -> None:
+def test_a_result_expires(queue: RemoteQueue[bytes], operator: Operator) -> None:
     id = queue.put(b"p", result_ttl=60)
     assert not operator.forget(queue.name, id)
     queue.get().ack(5)
@@ -329,7 +333,7 @@ def test_a_result_is_forgotten(queue: RemoteQueue[bytes], operator: Operator) ->
     assert operator.stats(queue.name)["results"] == 0
 
 
-def test_the_oldest_ready_shows_who_starves_behind_others_of_higher_priority(
+def test_the_oldest_ready_message_is_reported_behind_others_of_higher_priority(
     queue: RemoteQueue[bytes], operator: Operator
 ) -> None:
     def oldest() -> int:
@@ -356,7 +360,7 @@ def test_the_oldest_ready_shows_who_starves_behind_others_of_higher_priority(
     assert oldest() == 0
 
 
-def test_what_older_releases_kept_is_one_error() -> None:
+def test_the_single_error_of_older_releases_is_read_as_a_history() -> None:
     assert Failures.parse(b"") == ()
     assert Failures.parse(b"old\nmore") == (Failure("old\nmore", None, None),)
     history = b"new\x1f2\x1f7\x1eold \xff\x1fx"
@@ -367,7 +371,7 @@ def test_what_older_releases_kept_is_one_error() -> None:
 
 
 @pytest.mark.parametrize("features", [(), ("events",)], ids=["older", "this"])
-def test_an_older_server_is_sent_what_it_understands(features: tuple[str, ...]) -> None:
+def test_an_older_server_receives_only_arguments_it_knows(features: tuple[str, ...]) -> None:
     def answer(command: list[bytes]) -> bytes:
         if is_version(command):
             return version("release=99.0.0", *features)

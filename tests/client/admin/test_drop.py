@@ -52,7 +52,7 @@ def test_a_queue_with_unsettled_messages_is_kept(filled: RemoteQueue[bytes]) -> 
     assert filled.stats().unsettled == 3
 
 
-def test_nothing_of_it_is_left(filled: RemoteQueue[bytes], client: Client) -> None:
+def test_dropping_a_queue_deletes_all_its_keys(filled: RemoteQueue[bytes], client: Client) -> None:
     filled.pause("k")
     filled.pause()
     assert filled.drop(force=True) is True
@@ -68,7 +68,7 @@ def test_nothing_of_it_is_left(filled: RemoteQueue[bytes], client: Client) -> No
         filled.put(b"a")
 
 
-def test_a_lease_of_it_is_lost(filled: RemoteQueue[bytes]) -> None:
+def test_a_lease_of_a_dropped_queue_is_lost(filled: RemoteQueue[bytes]) -> None:
     lease = filled.get()
     filled.drop(force=True)
     id = filled.put(b"again", keys="k")
@@ -80,7 +80,7 @@ def test_a_lease_of_it_is_lost(filled: RemoteQueue[bytes]) -> None:
     new.ack()
 
 
-def test_who_waits_for_work_gets_what_is_put_then(filled: RemoteQueue[bytes]) -> None:
+def test_a_consumer_of_a_dropped_queue_gets_messages_put_later(filled: RemoteQueue[bytes]) -> None:
     filled.pause()
     taken: list[bytes] = []
 
@@ -97,7 +97,7 @@ def test_who_waits_for_work_gets_what_is_put_then(filled: RemoteQueue[bytes]) ->
     assert taken == [b"new"]
 
 
-def test_who_waits_for_a_result_is_told_that_it_is_gone(client: Client) -> None:
+def test_waiting_for_a_result_of_a_dropped_queue_raises(client: Client) -> None:
     queue = client.queue(f"q{uuid.uuid4().hex}", bytes)
     id = queue.put(b"a", result_ttl=60)
     told: list[type[BaseException]] = []
@@ -115,7 +115,7 @@ def test_who_waits_for_a_result_is_told_that_it_is_gone(client: Client) -> None:
     assert told == [ResultGone]
 
 
-def test_the_asyncio_face_drops_too(client: Client) -> None:
+def test_the_asyncio_client_can_drop_a_queue(client: Client) -> None:
     async def main() -> None:
         queue = client.aio.queue(f"q{uuid.uuid4().hex}", bytes)
         await queue.put(b"a")
@@ -128,7 +128,7 @@ def test_the_asyncio_face_drops_too(client: Client) -> None:
     asyncio.run(main())
 
 
-def test_nothing_stays_on_a_redis_but_what_expires(queue: Queue) -> None:
+def test_a_dropped_queue_leaves_only_expiring_keys_on_redis(queue: Queue) -> None:
     queue.consumer, number = "me", 1
     for _ in range(2):
         queue.call("put", "me", number, 0, "x" * 2000, 1, 1, 0, "a", "b")
@@ -145,7 +145,7 @@ def test_nothing_stays_on_a_redis_but_what_expires(queue: Queue) -> None:
         assert queue.connection.pttl(f"{queue.key}:{part}") > 0
 
 
-def test_a_reply_that_is_asked_for_again_is_the_first_one(queue: Queue) -> None:
+def test_a_repeated_drop_gets_the_first_reply(queue: Queue) -> None:
     queue.put(message("p", ["a"]))
     put = queue.call("put", "me", 1, 0, "p", 0, 0, 0)
     leased = queue.call("lease", "you", 1, 0, 9, 60_000_000, "any")
@@ -160,7 +160,9 @@ def test_a_reply_that_is_asked_for_again_is_the_first_one(queue: Queue) -> None:
     assert queue.stats()["unsettled"] == 1
 
 
-def test_no_number_comes_again_while_the_clock_stands(timed: TimedQueue) -> None:
+def test_a_dropped_queue_reuses_no_id_or_token_while_the_clock_stands_still(
+    timed: TimedQueue,
+) -> None:
     """A burst of puts is ahead of the time, and so may be what was dropped."""
     before = timed.put(*[message("p")] * 50)
     tokens = [timed.lease(1).token for _ in range(20)]
@@ -170,7 +172,7 @@ def test_no_number_comes_again_while_the_clock_stands(timed: TimedQueue) -> None
     assert int(timed.lease().token) == int(tokens[-1]) + 1
 
 
-def test_a_durable_queue_stays_dropped_over_a_restart(tmp_path: Path) -> None:
+def test_a_durable_queue_that_was_dropped_stays_dropped_after_a_restart(tmp_path: Path) -> None:
     needs_hub()
     name = "orders"
 

@@ -36,7 +36,7 @@ def counted(found: list[list[bytes] | Refused]) -> list[int | None]:
     ]
 
 
-def test_each_in_its_order(client: Client) -> None:
+def test_a_call_on_many_queues_returns_results_in_their_order(client: Client) -> None:
     operator, head = Operator(Server(client)), uuid.uuid4().hex
     names = [f"{head}-{number}" for number in range(2 * MANY + 3)]
     for number in (0, 5, MANY, 2 * MANY + 2):
@@ -49,7 +49,7 @@ def test_each_in_its_order(client: Client) -> None:
 
 
 @pytest.mark.parametrize("parser", ["hiredis", "redis-py"])
-def test_what_is_refused_stands_among_the_others(
+def test_a_refused_queue_has_its_error_among_the_other_results(
     redis_url: str, connection: redis.Redis, parser: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if parser == "redis-py":
@@ -67,7 +67,7 @@ def test_what_is_refused_stands_among_the_others(
         assert operator.stats(f"{head}-c")["unsettled"] == 1
 
 
-def test_a_library_that_was_lost_is_given_back(redis_url: str, connection: redis.Redis) -> None:
+def test_a_lost_library_is_loaded_again(redis_url: str, connection: redis.Redis) -> None:
     head = uuid.uuid4().hex
     with connect(redis_url) as client:
         operator = Operator(Server(client))
@@ -76,7 +76,7 @@ def test_a_library_that_was_lost_is_given_back(redis_url: str, connection: redis
         assert counted(operator.each("stats", [f"{head}-a", f"{head}-b"])) == [1, 0]
 
 
-def test_a_connection_that_had_ended_is_made_anew(redis_url: str, connection: redis.Redis) -> None:
+def test_a_closed_connection_is_reopened(redis_url: str, connection: redis.Redis) -> None:
     with connect(redis_url) as client:
         operator = Operator(Server(client))
         name = uuid.uuid4().hex
@@ -88,7 +88,7 @@ def test_a_connection_that_had_ended_is_made_anew(redis_url: str, connection: re
         assert name in operator.queues()
 
 
-def test_nobody_answers() -> None:
+def test_a_call_on_many_queues_raises_if_no_server_answers() -> None:
     with (
         refusing() as port,
         connect(f"redis://127.0.0.1:{port}") as client,

@@ -34,7 +34,7 @@ def checked(server: redis.Redis, capsys: pytest.CaptureFixture[str]) -> tuple[in
     return code, [(one["setting"], one["value"], one["problem"] is None) for one in lines]
 
 
-def test_an_eviction_policy_is_warned_of_once_a_server(
+def test_a_wrong_eviction_policy_is_logged_once_per_server(
     server: redis.Redis, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.config_set("maxmemory", "100mb")
@@ -56,7 +56,7 @@ def test_an_eviction_policy_is_warned_of_once_a_server(
     ])  # fmt: skip
 
 
-def test_where_it_may_not_be_asked_the_queue_works_and_the_check_says_so(
+def test_without_the_right_to_config_the_queue_works_and_the_check_says_so(
     server: redis.Redis, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG, "interlock.queue")
@@ -71,7 +71,7 @@ def test_where_it_may_not_be_asked_the_queue_works_and_the_check_says_so(
     assert "could not be checked: NOPERM" in capsys.readouterr().out
 
 
-def test_what_is_on_disk_is_judged_by_log_and_save_points(
+def test_durability_is_judged_by_append_only_file_and_save_points(
     server: redis.Redis, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def problems() -> dict[str, str | None]:
@@ -116,7 +116,7 @@ def test_without_the_right_to_config_the_rest_is_judged(
     assert [one["setting"] for one in lines] == ["maxmemory-policy", "appendonly", "role"]
 
 
-def test_a_replica_is_named_and_warned_of(server: redis.Redis) -> None:
+def test_the_check_warns_about_a_replica_and_names_it(server: redis.Redis) -> None:
     (role,) = [
         one
         for one in server_settings.judged({"role": "slave"})

@@ -65,7 +65,7 @@ ANSWERS = (InterlockError, Empty, KeyError, TimeoutError)
 
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
 @pytest.mark.parametrize("parser", ["hiredis", "redis-py"])
-def test_nonsense_is_told_by_every_call(
+def test_every_call_reports_a_malformed_reply(
     reply: bytes, parser: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if parser == "redis-py":
@@ -95,9 +95,7 @@ def test_nonsense_is_told_by_every_call(
 
 
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
-def test_a_version_that_is_nonsense_is_told(
-    reply: bytes, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_malformed_version_is_reported(reply: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     with stub(lambda command: reply) as server:
         url = f"redis://127.0.0.1:{server.port}?timeout=0.2"
         with connect(url) as client, pytest.raises(InterlockError):
@@ -106,7 +104,7 @@ def test_a_version_that_is_nonsense_is_told(
         assert capsys.readouterr().err.startswith("interlock: ")
 
 
-def test_the_reply_is_shown_and_what_may_be_wrong() -> None:
+def test_the_error_shows_the_reply_and_a_possible_cause() -> None:
     with stub(lambda command: version() if is_version(command) else b":7\r\n") as server:
         url = f"redis://127.0.0.1:{server.port}"
         with connect(url) as client, pytest.raises(EngineUnavailable) as caught:
@@ -116,7 +114,7 @@ def test_the_reply_is_shown_and_what_may_be_wrong() -> None:
         assert caught.value.unknown
 
 
-def test_a_server_that_never_has_the_library_is_told() -> None:
+def test_a_server_that_never_has_the_library_is_reported() -> None:
     """It takes it each time, and somebody flushes it each time."""
 
     def answer(command: list[bytes]) -> bytes:
@@ -135,7 +133,7 @@ def test_a_server_that_never_has_the_library_is_told() -> None:
     "slots",
     [":7\r\n", "*1\r\n:7\r\n", "*1\r\n*3\r\n:0\r\n:5\r\n*2\r\n$1\r\nh\r\n:0\r\n", "*-1\r\n"],
 )
-def test_a_cluster_that_says_nonsense_of_its_nodes_is_told(slots: str) -> None:
+def test_a_cluster_with_malformed_nodes_is_reported(slots: str) -> None:
     def answer(command: list[bytes]) -> bytes:
         return slots.encode() if command[0] == b"CLUSTER" else b"-CLUSTERDOWN x\r\n"
 
@@ -147,7 +145,7 @@ def test_a_cluster_that_says_nonsense_of_its_nodes_is_told(slots: str) -> None:
 
 
 @pytest.mark.parametrize("port", ["9" * 5000, "0", "65536", "-1", "x"])
-def test_a_port_that_is_none_is_named(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_port_of_a_node_is_named(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     for scheme in ("redis", "redis+cluster", "interlock"):
         with pytest.raises(ValueError, match=re.escape(f"its port is {port!r}"[:30])) as caught:
             connect(f"{scheme}://host:{port}")

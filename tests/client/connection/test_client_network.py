@@ -54,7 +54,7 @@ cuts = pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS.keys())
 
 
 @cuts
-def test_a_put_that_was_cut_is_put_once(
+def test_a_put_whose_connection_broke_is_put_once(
     queue: RemoteQueue[Any], proxy: Proxy, cut: Callable[[Proxy, bytes], None]
 ) -> None:
     first = queue.put("a", keys="k")
@@ -71,7 +71,7 @@ def test_a_put_that_was_cut_is_put_once(
 
 
 @cuts
-def test_a_get_that_was_cut_gives_what_it_leased(
+def test_a_get_whose_connection_broke_returns_what_it_leased(
     queue: RemoteQueue[Any], proxy: Proxy, cut: Callable[[Proxy, bytes], None]
 ) -> None:
     queue.put_many([1, 2])
@@ -98,7 +98,7 @@ def test_a_batch_whose_ack_never_left_is_still_held_and_can_be_settled(
     assert queue.stats().acks == 2
 
 
-def test_a_batch_of_the_asyncio_face_whose_ack_never_left_can_be_settled(
+def test_a_batch_of_the_asyncio_client_whose_ack_never_left_can_be_settled(
     queue: RemoteQueue[Any], proxy: Proxy
 ) -> None:
     async def main() -> None:
@@ -128,7 +128,7 @@ def test_a_lease_of_another_queue_is_refused_and_stays_held(
 
 
 @cuts
-def test_an_ack_that_was_cut_is_done_once_and_not_taken_for_lost(
+def test_an_ack_whose_connection_broke_is_done_once_and_not_reported_as_lost(
     queue: RemoteQueue[Any], proxy: Proxy, cut: Callable[[Proxy, bytes], None]
 ) -> None:
     queue.put(1)
@@ -142,7 +142,7 @@ def test_an_ack_that_was_cut_is_done_once_and_not_taken_for_lost(
 
 
 @cuts
-def test_an_exchange_that_was_cut_settles_and_leases_once(
+def test_an_exchange_whose_connection_broke_settles_and_leases_once(
     queue: RemoteQueue[Any], proxy: Proxy, cut: Callable[[Proxy, bytes], None]
 ) -> None:
     queue.put_many([1, 2])
@@ -156,7 +156,7 @@ def test_an_exchange_that_was_cut_settles_and_leases_once(
 
 
 @cuts
-def test_the_asyncio_face_repeats_as_well(
+def test_the_asyncio_client_repeats_calls_too(
     queue: RemoteQueue[Any], proxy: Proxy, cut: Callable[[Proxy, bytes], None]
 ) -> None:
     async def main() -> None:
@@ -179,7 +179,7 @@ def test_the_asyncio_face_repeats_as_well(
 
 
 @pytest.mark.parametrize("function", ["cancel", "retry", "skip", "requeue"])
-def test_a_change_whose_reply_was_lost_says_that_nobody_knows(
+def test_a_change_whose_reply_was_lost_raises_an_error_marked_unknown(
     queue: RemoteQueue[Any], proxy: Proxy, function: str
 ) -> None:
     id = queue.put(1)
@@ -193,7 +193,7 @@ def test_a_change_whose_reply_was_lost_says_that_nobody_knows(
     assert queue.stats().unsettled == (1 if function != "cancel" else 0)
 
 
-def test_a_change_that_never_left_is_made_again(queue: RemoteQueue[Any], proxy: Proxy) -> None:
+def test_a_change_that_was_never_sent_is_repeated(queue: RemoteQueue[Any], proxy: Proxy) -> None:
     id = queue.put(1)
     proxy.refuse = True
     proxy.cut()
@@ -204,7 +204,9 @@ def test_a_change_that_never_left_is_made_again(queue: RemoteQueue[Any], proxy: 
 
 
 @pytest.mark.parametrize("seconds", [0.3, 1.6])
-def test_a_delay_doubles_nothing(queue: RemoteQueue[Any], proxy: Proxy, seconds: float) -> None:
+def test_a_slow_reply_repeats_no_call(
+    queue: RemoteQueue[Any], proxy: Proxy, seconds: float
+) -> None:
     # The longer one is beyond what one attempt waits of the 2 s: the call is repeated meanwhile.
     for way in ("requests", "replies"):
         setattr(proxy, way, delaying(seconds))
@@ -215,7 +217,9 @@ def test_a_delay_doubles_nothing(queue: RemoteQueue[Any], proxy: Proxy, seconds:
     assert (stats.puts, stats.leases, stats.acks) == (2, 2, 2)
 
 
-def test_replies_split_into_bytes_are_put_together(queue: RemoteQueue[Any], proxy: Proxy) -> None:
+def test_replies_split_into_single_bytes_are_assembled(
+    queue: RemoteQueue[Any], proxy: Proxy
+) -> None:
     proxy.split = True
     payloads = [{"n": n, "text": "x" * 50} for n in range(20)]
     queue.put_many(payloads, keys=lambda payload: payload["n"])
@@ -224,9 +228,7 @@ def test_replies_split_into_bytes_are_put_together(queue: RemoteQueue[Any], prox
     queue.ack_many(leases)
 
 
-def test_a_server_that_says_nothing_is_given_up_in_time(
-    queue: RemoteQueue[Any], proxy: Proxy
-) -> None:
+def test_a_silent_server_is_given_up_at_the_timeout(queue: RemoteQueue[Any], proxy: Proxy) -> None:
     proxy.silent = True
     for call in (
         lambda: queue.put(1),
@@ -241,7 +243,7 @@ def test_a_server_that_says_nothing_is_given_up_in_time(
     assert queue.stats().puts == 0
 
 
-def test_a_server_that_refuses_connections_is_given_up_in_time(proxy: Proxy) -> None:
+def test_a_server_that_refuses_connections_is_given_up_at_the_timeout(proxy: Proxy) -> None:
     proxy.refuse = True
     with connect(f"redis://me:secret@127.0.0.1:{proxy.port}?timeout=0.3") as client:
         with pytest.raises(EngineUnavailable) as caught:
@@ -252,7 +254,7 @@ def test_a_server_that_refuses_connections_is_given_up_in_time(proxy: Proxy) -> 
 
 
 @pytest.mark.parametrize("face", ["sync", "asyncio"])
-def test_closing_a_handle_does_not_cut_what_settles(
+def test_closing_a_handle_does_not_interrupt_a_settlement(
     queue: RemoteQueue[Any], proxy: Proxy, face: str
 ) -> None:
     reached, go = threading.Event(), threading.Event()
@@ -289,7 +291,9 @@ def test_closing_a_handle_does_not_cut_what_settles(
             assert settling.result(30) == ["acked"]
 
 
-def test_a_get_that_sleeps_goes_on_after_a_cut(queue: RemoteQueue[Any], proxy: Proxy) -> None:
+def test_a_waiting_get_continues_after_its_connection_broke(
+    queue: RemoteQueue[Any], proxy: Proxy
+) -> None:
     async def main() -> None:
         async with queue._client.aio as client:
             aio = client.queue(queue.name)
@@ -313,7 +317,7 @@ def _sleeps(queue: RemoteQueue[Any]) -> bool:
         return any(one["cmd"] == "blpop" for one in other.client_list())
 
 
-def test_a_large_reply_that_was_cut_is_given_again_though_many_came_since(hub_url: str) -> None:
+def test_a_large_reply_is_repeated_after_a_cut_and_many_later_calls(hub_url: str) -> None:
     address = hub_url.removeprefix("interlock://")
     host, _, port = address.rpartition(":")
     payload = b"x" * 1_000_000

@@ -35,13 +35,13 @@ def url(ports: list[int], timeout: float = 20) -> str:
     return f"redis+cluster://{hosts}?timeout={timeout}"
 
 
-def test_a_slot_is_that_of_the_cluster(ports: list[int]) -> None:
+def test_the_slot_of_a_key_is_computed_as_redis_does(ports: list[int]) -> None:
     with redis.Redis(port=ports[0]) as node:
         for name in ("orders", "a", "é"):
             assert slot_of(f"il:{{{name}}}") == node.execute_command("CLUSTER", "KEYSLOT", name)
 
 
-def test_queues_lie_on_all_primaries_and_each_is_found(ports: list[int]) -> None:
+def test_queues_are_spread_over_all_primaries_and_found(ports: list[int]) -> None:
     with connect(url(ports[:1])) as client:
         names = [f"{uuid.uuid4().hex}-{n}" for n in range(24)]
         for name in names:
@@ -53,7 +53,7 @@ def test_queues_lie_on_all_primaries_and_each_is_found(ports: list[int]) -> None
     assert used == {f"127.0.0.1:{port}" for port in ports[:3]}
 
 
-def test_the_asyncio_face_finds_them_too(ports: list[int]) -> None:
+def test_the_asyncio_client_finds_queues_on_all_primaries(ports: list[int]) -> None:
     async def main() -> None:
         async with connect(url(ports[3:4])) as client:
             for n in range(12):
@@ -102,7 +102,7 @@ def test_a_failover_loses_no_acknowledged_order_and_repeats_no_token(
             last.ack()
 
 
-def test_what_a_failover_lost_is_said(tmp_path: Path) -> None:
+def test_messages_lost_by_a_failover_are_reported(tmp_path: Path) -> None:
     with cluster(tmp_path) as ports, connect(url(ports)) as client:
         name = next(n for n in map(str, range(10_000)) if slot_of(f"il:{{{n}}}") < 5461)
         queue = client.queue(name, retry=AT_ONCE)
@@ -129,7 +129,7 @@ def test_what_a_failover_lost_is_said(tmp_path: Path) -> None:
                 queue.explain(unseen)
 
 
-def test_a_cluster_of_which_no_node_answers_is_named() -> None:
+def test_a_cluster_without_a_reachable_node_is_named_in_the_error() -> None:
     with (
         connect("redis+cluster://127.0.0.1:1,127.0.0.1:2?timeout=0.3") as client,
         pytest.raises(EngineUnavailable, match=r"127\.0\.0\.1:1"),
@@ -137,7 +137,7 @@ def test_a_cluster_of_which_no_node_answers_is_named() -> None:
         client.queue("orders").put(1)
 
 
-def test_many_calls_in_one_go_find_a_queue_again_whose_node_has_gone(ports: list[int]) -> None:
+def test_pipelined_calls_follow_a_queue_whose_node_died(ports: list[int]) -> None:
     with connect(url(ports[:1])) as client:
         operator, name = Operator(Server(client)), uuid.uuid4().hex
         client.queue(name).put(1)
@@ -150,7 +150,7 @@ def test_many_calls_in_one_go_find_a_queue_again_whose_node_has_gone(ports: list
         assert not isinstance(reply, Refused) and reply
 
 
-def test_a_node_that_is_taken_for_the_only_server_says_how_to_name_the_cluster(
+def test_a_cluster_node_addressed_as_a_single_server_suggests_the_cluster_url(
     ports: list[int],
 ) -> None:
     def put_everywhere(client: Client) -> None:

@@ -99,7 +99,7 @@ def test_a_full_server_refuses_puts_and_drains_and_takes_puts_again(
     assert again[0] > ids[-1]
 
 
-def test_a_batch_that_does_not_fit_is_refused_whole(queue: RemoteQueue[bytes]) -> None:
+def test_a_batch_that_does_not_fit_is_refused_as_a_whole(queue: RemoteQueue[bytes]) -> None:
     ids = filled(queue)
     with pytest.raises(Full):
         queue.put_many([LARGE] * 20, block=False, keys="all")

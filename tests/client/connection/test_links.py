@@ -50,7 +50,7 @@ def ask(request: pytest.FixtureRequest, engine_port: int, monkeypatch: pytest.Mo
     blocking.close()
 
 
-def test_a_wait_that_is_over_is_followed_by_the_reply_to_what_was_sent_with_it(ask: Asks) -> None:
+def test_a_finished_wait_is_followed_by_the_reply_to_the_command_sent_with_it(ask: Asks) -> None:
     for word in (b"one", b"two"):
         before = ("BLPOP", "links:empty", "0.05")
         assert ask(("ECHO", word), 30, before=before, nudge=0.052) == word
@@ -58,19 +58,19 @@ def test_a_wait_that_is_over_is_followed_by_the_reply_to_what_was_sent_with_it(a
         assert ask(("ECHO", "next"), 30) == b"next"
 
 
-def test_what_ends_a_wait_is_not_taken_for_the_reply(ask: Asks) -> None:
+def test_the_reply_that_ends_a_wait_is_not_returned_as_the_command_s_reply(ask: Asks) -> None:
     ask(("RPUSH", "links:full", "woken"), 30)
     before = ("BLPOP", "links:full", "20")
     assert ask(("LLEN", "links:full"), 30, before=before, nudge=20.002) == 0
     assert ask(("ECHO", "next"), 30) == b"next"
 
 
-def test_a_wait_alone_gives_its_own_reply(ask: Asks) -> None:
+def test_a_wait_sent_alone_returns_its_own_reply(ask: Asks) -> None:
     assert ask(("BLPOP", "links:empty", "0.05"), 30, nudge=0.052) is None
     assert ask(("ECHO", "next"), 30) == b"next"
 
 
-def test_a_wait_that_is_refused_hides_nothing_of_what_comes_behind_it(ask: Asks) -> None:
+def test_a_refused_wait_does_not_hide_the_following_reply(ask: Asks) -> None:
     before = ("BLPOP", "links:empty")
     assert ask(("ECHO", "asked"), 30, before=before, nudge=1) == b"asked"
     with pytest.raises(Refused, match="unknown command"):
@@ -87,7 +87,7 @@ def test_a_reply_that_does_not_come_in_time_breaks_the_connection(ask: Asks) -> 
 
 
 @apart
-def test_what_is_sent_apart_is_replied_to_in_its_time(engine_port: int) -> None:
+def test_a_command_sent_without_a_wait_gets_its_reply(engine_port: int) -> None:
     link = Link(parse(f"redis://127.0.0.1:{engine_port}/0"), f"127.0.0.1:{engine_port}")
     assert link.send(("ECHO", "one"), 30)
     assert link.receive() == b"one"
@@ -105,7 +105,7 @@ def test_what_is_sent_apart_is_replied_to_in_its_time(engine_port: int) -> None:
 
 
 @apart
-def test_what_is_sent_to_nobody_or_after_an_interruption_is_to_be_asked(engine_port: int) -> None:
+def test_sending_without_a_connection_or_after_an_interruption_fails(engine_port: int) -> None:
     target = parse(f"redis://127.0.0.1:{engine_port}/0")
     nobody = Link(target, "127.0.0.1:1")
     assert not nobody.send(("ECHO", "one"), 30)
@@ -122,9 +122,7 @@ def test_what_is_sent_to_nobody_or_after_an_interruption_is_to_be_asked(engine_p
 
 
 @pytest.mark.parametrize("parser", ["hiredis", "redis-py", "asyncio"])
-def test_a_server_that_is_loading_is_asked_again_and_says_the_same(
-    monkeypatch: pytest.MonkeyPatch, parser: str
-) -> None:
+def test_a_loading_server_is_asked_again(monkeypatch: pytest.MonkeyPatch, parser: str) -> None:
     if parser == "hiredis" and threads.hiredis is None:
         pytest.skip(WITHOUT)
     if parser == "redis-py":
@@ -199,7 +197,7 @@ def test_ctrl_c_while_a_command_is_packed_does_not_end_the_process() -> None:
 
 
 @apart
-def test_no_number_is_handed_to_what_packs(
+def test_numbers_are_converted_before_packing(
     engine_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handed: list[Any] = []

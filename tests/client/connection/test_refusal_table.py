@@ -154,18 +154,18 @@ def of_course(course: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("part", "text"), EACH)
-def test_each_wording_is_of_the_row_that_it_belongs_to(part: str, text: str) -> None:
+def test_each_server_error_matches_its_row(part: str, text: str) -> None:
     assert refusals.of(text) is row_of(part)
     # redis-py takes ERR off.
     assert refusals.of(text.removeprefix("ERR ")) is row_of(part)
 
 
-def test_every_row_has_a_wording_here() -> None:
+def test_every_row_is_covered_by_an_error_text() -> None:
     assert {row_of(part).said for part in SAID} == {row.said for row in REFUSALS}
 
 
 @pytest.mark.parametrize(("part", "text"), of_course("retry"))
-def test_what_passes_is_asked_again_until_it_has_passed(part: str, text: str) -> None:
+def test_a_temporary_error_is_retried_until_it_has_passed(part: str, text: str) -> None:
     with stub(refusing(text, times=1)) as server:
         url = f"redis://127.0.0.1:{server.port}?timeout=20"
         with connect(url) as client:
@@ -182,7 +182,7 @@ def test_what_passes_is_asked_again_until_it_has_passed(part: str, text: str) ->
 
 
 @pytest.mark.parametrize(("part", "text"), of_course("retry"))
-def test_what_does_not_pass_is_told_with_what_to_do(part: str, text: str) -> None:
+def test_a_temporary_error_that_persists_is_raised_with_advice(part: str, text: str) -> None:
     row = row_of(part)
     with stub(refusing(text)) as server:
         url = f"redis://127.0.0.1:{server.port}?timeout={SHORT}"
@@ -204,7 +204,7 @@ def test_what_does_not_pass_is_told_with_what_to_do(part: str, text: str) -> Non
 
 
 @pytest.mark.parametrize(("part", "text"), [*of_course("raise"), *of_course("end")])
-def test_what_does_not_pass_is_raised_at_once(part: str, text: str) -> None:
+def test_a_permanent_error_is_raised_at_once(part: str, text: str) -> None:
     row = row_of(part)
     with stub(refusing(text)) as server:
         url = f"redis://127.0.0.1:{server.port}?timeout=20"
@@ -216,7 +216,7 @@ def test_what_does_not_pass_is_raised_at_once(part: str, text: str) -> None:
             assert row.advice in str(caught.value)
 
 
-def test_only_what_grows_is_full_at_the_memory_limit() -> None:
+def test_at_the_memory_limit_only_growing_calls_raise_full() -> None:
     text = SAID["OOM"][0]
     with stub(refusing(text)) as server:
         url = f"redis://127.0.0.1:{server.port}?timeout={SHORT}"
@@ -230,7 +230,7 @@ def test_only_what_grows_is_full_at_the_memory_limit() -> None:
                     call()
 
 
-def test_a_hub_s_own_advice_stands_alone() -> None:
+def test_the_advice_of_a_hub_is_not_extended() -> None:
     said = (
         'NOPERM this user has no permissions to x; on this hub [[user]] "a" needs "x" in commands'
     )

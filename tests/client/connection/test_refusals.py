@@ -116,7 +116,7 @@ def server(tmp_path: Path) -> Iterator[Ill]:
 
 
 @pytest.mark.parametrize(("way", "code", "advice"), WAYS)
-def test_what_may_pass_is_waited_for_and_named_when_it_does_not(
+def test_a_temporary_error_is_waited_for_and_named_if_it_persists(
     server: Ill, way: Callable[[Ill], Callable[[], object]], code: str, advice: str
 ) -> None:
     with connect(server.url(20)) as client, connect(server.url(SHORT)) as hasty:
@@ -148,7 +148,7 @@ def test_what_may_pass_is_waited_for_and_named_when_it_does_not(
         assert queue.stats().puts == 2
 
 
-def test_a_server_that_reads_its_data_is_waited_for(server: Ill) -> None:
+def test_a_server_that_loads_its_data_is_waited_for(server: Ill) -> None:
     with connect(server.url(20)) as client, connect(server.url(SHORT)) as hasty:
         queue = client.queue("q", int)
         queue.put(1)
@@ -172,9 +172,7 @@ def test_a_server_that_reads_its_data_is_waited_for(server: Ill) -> None:
         assert queue.stats().puts == 2
 
 
-def test_who_may_not_is_told_at_once_what_is_missing(
-    server: Ill, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_right_is_named_at_once(server: Ill, capsys: pytest.CaptureFixture[str]) -> None:
     with connect(server.url(20)) as client:
         client.queue("q", int).put(1)
     server.admin.execute_command("ACL", "SETUSER", "caller", "on", ">p", "+fcall", "~il:*")
@@ -199,7 +197,7 @@ def test_who_may_not_is_told_at_once_what_is_missing(
         assert advice in said and "is it running there?" not in said
 
 
-def test_the_rights_that_the_page_names_are_enough_and_cover_every_function(server: Ill) -> None:
+def test_the_documented_rights_are_enough_and_cover_every_function(server: Ill) -> None:
     page = (ROOT / "docs" / "howto" / "connect.md").read_text()
     assert f"ACL SETUSER operator on >PASSWORD {RIGHTS}\n" in page
     library = Library().text
@@ -256,7 +254,7 @@ TRIED = [
 ]
 
 
-def test_a_tenant_has_all_that_it_needs_and_reaches_nobody_else(server: Ill) -> None:
+def test_a_tenant_can_use_its_own_queues_and_no_others(server: Ill) -> None:
     page = (ROOT / "docs" / "howto" / "connect.md").read_text()
     assert f"ACL SETUSER shop on >PASSWORD {TENANT} ~il:{{shop.*\n" in page
     for name in ("ours", "theirs"):
@@ -320,7 +318,7 @@ def test_a_cluster_that_is_down_is_waited_for(
         assert "q " in capsys.readouterr().out
 
 
-def test_a_database_that_is_not_there_is_named(server: Ill) -> None:
+def test_a_missing_database_number_is_named(server: Ill) -> None:
     with (
         connect(f"redis://127.0.0.1:{server.port}/7") as client,
         pytest.raises(InterlockError, match="DB index is out of range"),

@@ -59,7 +59,7 @@ KINDS = ("redis", "hub", "address")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_put_waits_for_a_place_and_says_what_is_missing(kind: str, tmp_path: Path) -> None:
+def test_a_put_waits_for_a_free_connection_and_names_the_limit(kind: str, tmp_path: Path) -> None:
     with full(kind, tmp_path) as (url, mend):
         with connect(f"{url}?timeout={SHORT}") as hasty, pytest.raises(EngineUnavailable) as caught:
             hasty.queue("q", int).put(2)
@@ -76,7 +76,7 @@ def test_a_put_waits_for_a_place_and_says_what_is_missing(kind: str, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_consumer_waits_for_a_place(kind: str, tmp_path: Path) -> None:
+def test_a_consumer_waits_for_a_free_connection(kind: str, tmp_path: Path) -> None:
     said: _queue.SimpleQueue[str] = _queue.SimpleQueue()
     heard = logging.Handler()
     heard.emit = lambda record: said.put(record.getMessage())  # type: ignore[method-assign]
@@ -97,7 +97,7 @@ def test_a_consumer_waits_for_a_place(kind: str, tmp_path: Path) -> None:
         log.removeHandler(heard)
 
 
-def test_a_sentinel_says_that_it_has_no_queues(
+def test_a_sentinel_is_refused_as_an_engine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     port = free_port()
@@ -119,7 +119,7 @@ def test_a_sentinel_says_that_it_has_no_queues(
             sentinel.kill()
 
 
-def test_a_wait_that_somebody_ends_goes_on(tmp_path: Path) -> None:
+def test_a_wait_ended_by_client_unblock_is_repeated(tmp_path: Path) -> None:
     found: list[int] = []
     with (
         redis_server(tmp_path) as (_, port),

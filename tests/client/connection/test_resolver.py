@@ -40,7 +40,7 @@ def resolver(engine_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reso
     found.go.set()
 
 
-def test_a_name_that_is_not_resolved_ends_with_the_call(
+def test_resolving_a_name_ends_at_the_timeout_of_the_call(
     resolver: Resolver, engine_port: int
 ) -> None:
     url = f"redis://slow.test:{engine_port}?timeout=0.3"
@@ -61,7 +61,9 @@ def test_a_name_that_is_not_resolved_ends_with_the_call(
             assert payload == 1
 
 
-def test_the_same_with_asyncio_whose_loop_ends(resolver: Resolver, engine_port: int) -> None:
+def test_resolving_a_name_in_asyncio_does_not_delay_the_end_of_the_loop(
+    resolver: Resolver, engine_port: int
+) -> None:
     async def main(timeout: float) -> int:
         async with connect(f"redis://slow.test:{engine_port}?timeout={timeout}") as client:
             return await client.queue("resolved-too", int).put(1)
@@ -73,7 +75,7 @@ def test_the_same_with_asyncio_whose_loop_ends(resolver: Resolver, engine_port: 
     assert asyncio.run(main(20)) > 0
 
 
-def test_a_name_that_nobody_has_is_told(resolver: Resolver) -> None:
+def test_an_unknown_host_name_is_reported(resolver: Resolver) -> None:
     with (
         connect("redis://gone.test?timeout=0.2") as client,
         pytest.raises(EngineUnavailable, match="Name or service not known"),
@@ -81,7 +83,7 @@ def test_a_name_that_nobody_has_is_told(resolver: Resolver) -> None:
         client.queue("q", int).put(1)
 
 
-def test_a_name_is_resolved_where_no_thread_can_be_started(
+def test_a_name_is_resolved_even_if_no_thread_can_be_started(
     resolver: Resolver, engine_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin = threading.Thread.start

@@ -24,19 +24,19 @@ from interlock.client.url import parse
         ("redis+cluster://a:1,b:2,c", "cluster", ("a:1", "b:2", "c:6379")),
     ],
 )
-def test_a_url_is_read(url: str, kind: str, addresses: tuple[str, ...]) -> None:
+def test_a_short_url_is_parsed(url: str, kind: str, addresses: tuple[str, ...]) -> None:
     target = parse(url)
     assert (target.kind, target.addresses) == (kind, addresses)
 
 
-def test_all_parts_are_read() -> None:
+def test_all_parts_of_a_url_are_parsed() -> None:
     target = parse("rediss://me:p%40ss@host/2?timeout=1.5&ca=/ca.pem")
     assert (target.user, target.password, target.db) == ("me", "p@ss", 2)
     assert (target.timeout, target.tls, target.ca) == (1.5, True, "/ca.pem")
     assert "p%40ss" not in target.shown and "me:***@host" in target.shown
 
 
-def test_a_cluster_of_interlock_is_read() -> None:
+def test_the_url_of_a_cluster_of_nodes_is_parsed() -> None:
     target = parse("interlock+cluster://me:s%40cret@host/3/shop?dc=east&user=u&password=p%20w")
     assert (target.kind, target.addresses, target.db) == ("server", ("host:6379",), 3)
     assert (target.user, target.password, target.timeout) == ("me", "s@cret", 10.0)
@@ -79,7 +79,9 @@ def test_a_path_names_a_database_and_a_cluster(
     ("tls", "engine", "nodes"),
     [("engine", True, False), ("nodes", False, True), ("all", True, True)],
 )
-def test_the_engine_and_the_nodes_may_speak_tls(tls: str, engine: bool, nodes: bool) -> None:
+def test_a_cluster_url_can_require_tls_for_engine_and_nodes(
+    tls: str, engine: bool, nodes: bool
+) -> None:
     target = parse(f"interlock+cluster://a/c?tls={tls}&ca=/ca.pem")
     assert target.members is not None
     assert (target.tls, target.members.target.tls) == (engine, nodes)
@@ -120,7 +122,7 @@ def test_the_engine_and_the_nodes_may_speak_tls(tls: str, engine: bool, nodes: b
         "interlock+cluster://host/c?x=1&password=secret",
     ],
 )
-def test_a_bad_url_is_refused_without_its_password(url: str) -> None:
+def test_the_error_about_a_bad_url_hides_its_password(url: str) -> None:
     with pytest.raises(ValueError, match=r"connect\(\): url is .*allowed: memory://") as caught:
         connect(url)
     assert "secret" not in str(caught.value)
@@ -136,7 +138,7 @@ def test_a_bad_url_is_refused_without_its_password(url: str) -> None:
         ("redis://host/x", "its database is 'x', no number"),
     ],
 )
-def test_the_part_that_is_wrong_is_named(url: str, why: str) -> None:
+def test_the_error_names_the_wrong_part_of_a_url(url: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         connect(url)
 
@@ -147,7 +149,7 @@ def test_a_url_is_a_str(url: Any) -> None:
         connect(url)
 
 
-def test_the_environment_names_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_variable_sets_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INTERLOCK_URL", "redis://elsewhere")
     assert connect().url == "redis://elsewhere"
     monkeypatch.delenv("INTERLOCK_URL")

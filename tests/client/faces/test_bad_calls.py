@@ -218,7 +218,7 @@ BAD: list[tuple[str, tuple[Argument, ...], str]] = [
 @pytest.mark.parametrize(
     ("name", "arguments", "words"), BAD, ids=[f"{b[0]}-{b[2][:70]}" for b in BAD]
 )
-def test_a_bad_call_is_told_what_was_wrong_and_changes_nothing(
+def test_a_bad_call_names_what_was_wrong_and_changes_nothing(
     queue: Queue, name: str, arguments: tuple[Argument, ...], words: str
 ) -> None:
     queue.put(message("one", ["a"]), message("two", ["a"]), message("three"))
@@ -242,13 +242,15 @@ def contents(queue: Queue) -> dict[str, Any]:
     "keys",
     [[], ["il:{a}", "il:{b}"], ["a"], ["il:a"], ["il:{}"], ["il:{a{}"]],
 )
-def test_a_function_takes_the_one_key_of_a_queue(connection: redis.Redis, keys: list[str]) -> None:
+def test_a_function_requires_exactly_the_key_of_its_queue(
+    connection: redis.Redis, keys: list[str]
+) -> None:
     words = "BADARG il1_stats: takes one key, il:{name}"
     with pytest.raises(ResponseError, match=words):
         connection.fcall("il1_stats", len(keys), *keys)
 
 
-def test_a_foreign_token_is_a_lost_lease(queue: Queue) -> None:
+def test_a_settlement_with_a_foreign_token_reports_a_lost_lease(queue: Queue) -> None:
     first, second = queue.put(message("one", ["a"]), message("two", ["b"]))
     one = queue.lease(1).messages[0]
     two = queue.lease(1).messages[0]
@@ -277,7 +279,7 @@ def test_any_bytes_may_be_payload_key_and_dedup_string(queue: Queue) -> None:
     assert queue.put(message("again", dedup=every)) == [got.id]
 
 
-def test_what_is_just_allowed_is_taken(queue: Queue) -> None:
+def test_values_at_their_limits_are_accepted(queue: Queue) -> None:
     queue.put(*[message("p" * 1_048_576, MANY[256 * n : 256 * (n + 1)]) for n in range(4)])
     queue.put(message("all", MANY[:1_024], priority=-100), message("key", ["k" * 1_024]))
     # A lease ends behind the message with which its payloads reach 1 MiB.
@@ -293,7 +295,7 @@ def test_a_name_has_at_most_512_bytes(connection: redis.Redis) -> None:
         Queue(connection, "n" * 513).stats()
 
 
-def test_what_the_queue_refuses_is_told_with_its_bound(queue: Queue) -> None:
+def test_the_error_about_an_exceeded_limit_names_the_limit(queue: Queue) -> None:
     queue.call("configure", "MAXSIZE", 2, "MAXBYTES", 10)
     refused: list[tuple[str, list[Argument]]] = [
         ("TOOBIG il1_put: 3 messages; MAXSIZE is 2", [*message("a"), *message("b"), *message("c")]),

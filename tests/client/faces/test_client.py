@@ -64,14 +64,14 @@ def queue(client: Client, name: str) -> RemoteQueue[Any]:
 
 
 @pytest.mark.parametrize("codec", ["msgpack", "json", "pickle"])
-def test_a_payload_comes_back_as_its_type(client: Client, name: str, codec: Any) -> None:
+def test_a_payload_is_returned_as_its_type(client: Client, name: str, codec: Any) -> None:
     queue = client.queue(name, Order, codec=codec)
     queue.put(Order("a", 5), keys="a")
     with queue.get() as order:
         assert order == Order("a", 5)
 
 
-def test_what_is_pickled_needs_no_type(client: Client, name: str) -> None:
+def test_a_pickled_payload_needs_no_type(client: Client, name: str) -> None:
     queue = client.queue(name, codec="pickle")
     queue.put({"a": {1}})
     with queue.get() as found:
@@ -100,7 +100,7 @@ def test_a_payload_of_another_type_is_a_failed_attempt_and_not_lost(
     assert letter.attempts == 2 and "PayloadError" in letter.error
 
 
-def test_in_a_batch_one_bad_payload_does_not_keep_the_others(client: Client, name: str) -> None:
+def test_one_bad_payload_of_a_batch_does_not_affect_the_others(client: Client, name: str) -> None:
     client.queue(name, retry=Retry(attempts=1)).put_many([{"account": 7}, Order("a", 1)])
     (lease,) = client.queue(name, Order).get_many(5)
     assert lease.payload == Order("a", 1)
@@ -108,7 +108,7 @@ def test_in_a_batch_one_bad_payload_does_not_keep_the_others(client: Client, nam
     assert client.queue(name).stats().dead == 1
 
 
-def test_what_cannot_be_encoded_is_refused_and_named(queue: RemoteQueue[Any]) -> None:
+def test_a_payload_that_cannot_be_encoded_is_refused_and_named(queue: RemoteQueue[Any]) -> None:
     with pytest.raises(PayloadError, match=r"put\(\): payload is object"):
         queue.put(object())
     with pytest.raises(PayloadError, match="1048576"):
@@ -119,7 +119,7 @@ def test_what_cannot_be_encoded_is_refused_and_named(queue: RemoteQueue[Any]) ->
 # -- Options --------------------------------------------------------------------------------------
 
 
-def test_a_queue_declared_otherwise_is_a_mismatch_that_names_it(
+def test_a_queue_declared_with_other_options_raises_a_mismatch_naming_them(
     client: Client, engine_port: int, name: str
 ) -> None:
     client.queue(name, maxsize=5).put(1)
@@ -149,7 +149,7 @@ def test_a_queue_declared_otherwise_is_a_mismatch_that_names_it(
         ({"retry": Retry(jitter=False)}, {"retry": Retry()}, "jitter=False, .* --jitter true`"),
     ],
 )
-def test_a_mismatch_is_told_in_the_words_and_units_of_python(
+def test_a_mismatch_uses_the_names_and_units_of_the_python_api(
     client: Client, name: str, before: Any, after: Any, words: str
 ) -> None:
     client.queue(name, **before).put(1)
@@ -157,7 +157,7 @@ def test_a_mismatch_is_told_in_the_words_and_units_of_python(
         client.queue(name, **after).put(2)
 
 
-def test_a_queue_that_was_configured_is_declared_so_when_its_engine_lost_it(
+def test_a_configured_queue_is_declared_again_if_its_engine_lost_it(
     client: Client, name: str
 ) -> None:
     queue = client.queue(name, maxsize=5)
@@ -192,7 +192,7 @@ def test_a_wrong_name_is_refused(client: Client, wrong: Any) -> None:
 # -- Results --------------------------------------------------------------------------------------
 
 
-def test_a_result_is_waited_for_and_decoded(queue: RemoteQueue[Any]) -> None:
+def test_waiting_for_a_result_returns_it_decoded(queue: RemoteQueue[Any]) -> None:
     id = queue.put(1, result_ttl=60)
     with pytest.raises(TimeoutError):
         queue.result(id, timeout=0.01)
@@ -201,7 +201,9 @@ def test_a_result_is_waited_for_and_decoded(queue: RemoteQueue[Any]) -> None:
     assert consumer.stop()
 
 
-def test_a_result_that_will_not_come_says_why(queue: RemoteQueue[Any]) -> None:
+def test_waiting_for_a_result_of_a_failed_message_raises_the_reason(
+    queue: RemoteQueue[Any],
+) -> None:
     failed, cancelled, unasked = (queue.put(n, result_ttl=60 * (n < 2)) for n in range(3))
     queue.get().reject("broken")
     queue.cancel(cancelled)
@@ -228,7 +230,7 @@ def test_a_flushed_library_is_installed_again(
     assert Library().installed(connection) == Library().hash
 
 
-def test_a_flushed_server_is_told_the_options_again(
+def test_a_flushed_server_receives_the_options_again(
     client: Client, name: str, tmp_path: Path
 ) -> None:
     with redis_server(tmp_path) as (host, port), connect(f"redis://{host}:{port}") as own:
@@ -242,7 +244,7 @@ def test_a_flushed_server_is_told_the_options_again(
             queue.put_nowait(3)
 
 
-def test_a_server_that_was_restarted_is_found_again(name: str, tmp_path: Path) -> None:
+def test_the_client_reconnects_to_a_restarted_server(name: str, tmp_path: Path) -> None:
     with redis_server(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as (_, port):
         client = connect(f"redis://127.0.0.1:{port}?timeout=30")
         queue = client.queue(name, retry=AT_ONCE)
@@ -259,7 +261,7 @@ def test_a_server_that_was_restarted_is_found_again(name: str, tmp_path: Path) -
         assert queue.stats().acks == 2
 
 
-def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_an_unreachable_server_is_named_in_the_error(tmp_path: Path) -> None:
     with (
         connect(f"unix://{tmp_path}/none?timeout=0.2") as client,
         pytest.raises(EngineUnavailable, match=r"none.*0\.2 s"),
@@ -267,7 +269,7 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
         client.queue("orders").put(1)
 
 
-def test_a_wrong_password_is_said_at_once(tmp_path: Path) -> None:
+def test_a_wrong_password_is_reported_at_once(tmp_path: Path) -> None:
     with (
         redis_server(tmp_path, "--requirepass", "right") as (host, port),
         connect(f"redis://:wrong@{host}:{port}?timeout=60") as client,
@@ -280,7 +282,7 @@ def test_a_wrong_password_is_said_at_once(tmp_path: Path) -> None:
 # -- Leases ---------------------------------------------------------------------------------------
 
 
-def test_a_lease_that_is_held_is_renewed(client: Client, name: str) -> None:
+def test_a_held_lease_is_renewed(client: Client, name: str) -> None:
     queue = client.queue(name, lease=0.3, retry=AT_ONCE)
     queue.put("held", keys="k")
     lease = queue.get()
@@ -295,7 +297,7 @@ def test_a_lease_that_is_held_is_renewed(client: Client, name: str) -> None:
     again.ack()
 
 
-def test_a_lease_is_renewed_on_the_asyncio_face_too(client: Client, name: str) -> None:
+def test_the_asyncio_client_renews_a_held_lease(client: Client, name: str) -> None:
     async def main() -> None:
         queue = client.aio.queue(name, lease=1.0, retry=AT_ONCE)
         await queue.put("held", keys="k")
@@ -311,7 +313,7 @@ def test_a_lease_is_renewed_on_the_asyncio_face_too(client: Client, name: str) -
     asyncio.run(main())
 
 
-def test_a_lease_that_the_server_took_is_lost_without_being_asked(
+def test_a_revoked_lease_is_marked_lost_without_a_call(
     client: Client, engine_port: int, name: str
 ) -> None:
     queue = client.queue(name, lease=0.3)
@@ -332,7 +334,7 @@ def test_a_lease_that_the_server_took_is_lost_without_being_asked(
         lease.ack()
 
 
-def test_the_current_lease_is_that_of_the_block(queue: RemoteQueue[Any]) -> None:
+def test_current_lease_returns_the_lease_of_the_with_block(queue: RemoteQueue[Any]) -> None:
     id = queue.put(1)
     with queue.get() as payload:
         assert (payload, current_lease().id) == (1, id)
@@ -353,7 +355,7 @@ def test_settled_leases_leave_nothing_behind(queue: RemoteQueue[Any]) -> None:
 # -- Handles, threads and processes ---------------------------------------------------------------
 
 
-def test_closing_a_handle_wakes_who_waits_and_leaves_the_queue(
+def test_closing_a_handle_wakes_its_waiting_calls_and_does_not_seal_the_queue(
     client: Client, engine_port: int, name: str
 ) -> None:
     queue = client.queue(name)
@@ -375,7 +377,7 @@ def test_closing_a_handle_wakes_who_waits_and_leaves_the_queue(
     assert client.queue(name).put(1)
 
 
-def test_a_closed_client_refuses(engine_port: int) -> None:
+def test_calls_on_a_closed_client_raise(engine_port: int) -> None:
     client = connect(f"redis://127.0.0.1:{engine_port}")
     client.close()
     with pytest.raises(ShutDown):
@@ -392,7 +394,7 @@ def test_a_consumer_that_is_stopped_settles_what_it_handled(queue: RemoteQueue[A
     assert (stats.acks, stats.unsettled) == (20, 0)
 
 
-def test_a_handler_that_hangs_loses_its_lease(client: Client, name: str) -> None:
+def test_a_handler_that_exceeds_its_timeout_loses_its_lease(client: Client, name: str) -> None:
     queue = client.queue(name, retry=AT_ONCE)
     hang, lost = threading.Event(), threading.Event()
 
@@ -409,7 +411,7 @@ def test_a_handler_that_hangs_loses_its_lease(client: Client, name: str) -> None
         assert lost.wait(30)
 
 
-def test_many_threads_put_and_take_each_message_once(queue: RemoteQueue[Any]) -> None:
+def test_many_threads_handle_each_message_once(queue: RemoteQueue[Any]) -> None:
     taken: list[int] = []
 
     def put(start: int) -> None:
@@ -427,7 +429,7 @@ def test_many_threads_put_and_take_each_message_once(queue: RemoteQueue[Any]) ->
 
 
 @pytest.mark.parametrize("swallows", [False, True])
-def test_a_cancelled_consumer_costs_its_messages_no_attempt(
+def test_cancelling_a_consumer_uses_no_attempt_of_its_messages(
     client: Client, name: str, swallows: bool
 ) -> None:
     async def main() -> None:
@@ -455,7 +457,7 @@ def test_a_cancelled_consumer_costs_its_messages_no_attempt(
     asyncio.run(main())
 
 
-def test_an_interrupted_get_gives_back_what_it_leased(client: Client, name: str) -> None:
+def test_a_get_interrupted_by_ctrl_c_returns_what_it_leased(client: Client, name: str) -> None:
     async def main() -> None:
         queue = client.aio.queue(name)
         for n in range(20):
@@ -475,7 +477,9 @@ def test_an_interrupted_get_gives_back_what_it_leased(client: Client, name: str)
 
 # A signal may come while a connection is made, between a socket and who would close it.
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-def test_a_get_that_a_signal_interrupts_gives_back_what_it_leased(queue: RemoteQueue[Any]) -> None:
+def test_a_get_interrupted_by_a_signal_handler_returns_what_it_leased(
+    queue: RemoteQueue[Any],
+) -> None:
     class Interrupted(Exception):
         pass
 
@@ -500,7 +504,7 @@ def test_a_get_that_a_signal_interrupts_gives_back_what_it_leased(queue: RemoteQ
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_a_full_server_takes_nothing_and_drains(tmp_path: Path) -> None:
+def test_a_full_server_refuses_puts_and_can_be_drained(tmp_path: Path) -> None:
     with redis_server(tmp_path) as (host, port), connect(f"redis://{host}:{port}") as client:
         queue = client.queue("orders", bytes)
         queue.put(b"x" * 1000)
@@ -515,7 +519,7 @@ def test_a_full_server_takes_nothing_and_drains(tmp_path: Path) -> None:
         assert queue.stats().acks == 1
 
 
-def test_a_connection_with_tls_trusts_the_authority_that_is_named_and_no_other(
+def test_a_tls_connection_trusts_only_the_named_authority(
     tmp_path: Path,
 ) -> None:
     authority, stranger = Authority(tmp_path), Authority(tmp_path, "other")
@@ -542,7 +546,7 @@ def payload_of(batch: LeasedBatch) -> Any:
     return msgspec.msgpack.decode(batch.message(place).payload)
 
 
-def test_an_exchange_that_was_sent_ahead_is_answered_when_it_is_asked_for(
+def test_an_exchange_sent_ahead_is_answered_when_its_reply_is_requested(
     queue: RemoteQueue[Any],
 ) -> None:
     queue.put_many(["one", "two", "three"])
@@ -558,7 +562,7 @@ def test_an_exchange_that_was_sent_ahead_is_answered_when_it_is_asked_for(
     assert queue.stats().unsettled == 0
 
 
-def test_what_was_sent_ahead_leases_nothing_once_the_handle_is_closed(
+def test_an_exchange_sent_ahead_leases_nothing_after_its_handle_is_closed(
     client: Client, queue: RemoteQueue[Any], name: str, engine_port: int
 ) -> None:
     queue.put_many(["one", "two"])

@@ -71,7 +71,7 @@ def start(request: pytest.FixtureRequest) -> Iterator[Start]:
 
 
 @pytest.mark.watchdog(60)
-def test_join_sleeps_in_the_server_until_nothing_is_left(
+def test_join_blocks_on_the_server_until_the_queue_is_empty(
     server: Server, queue: RemoteQueue[Any], start: Start
 ) -> None:
     queue.put_many([1, 2])
@@ -85,7 +85,7 @@ def test_join_sleeps_in_the_server_until_nothing_is_left(
 
 
 @pytest.mark.watchdog(60)
-def test_a_result_is_slept_for_in_the_server(
+def test_waiting_for_a_result_blocks_on_the_server(
     server: Server, queue: RemoteQueue[Any], start: Start
 ) -> None:
     id, other, kept = (queue.put(n, result_ttl=60) for n in range(3))
@@ -104,7 +104,7 @@ def test_a_result_is_slept_for_in_the_server(
 
 
 @pytest.mark.watchdog(60)
-def test_a_join_is_woken_by_a_lease_that_runs_out_where_nobody_consumes(
+def test_an_expiring_lease_ends_a_join_without_consumers(
     server: Server, client: Client, start: Start
 ) -> None:
     queue = client.queue(uuid.uuid4().hex)
@@ -120,7 +120,7 @@ def test_a_join_is_woken_by_a_lease_that_runs_out_where_nobody_consumes(
 
 
 @pytest.mark.watchdog(60)
-def test_a_wake_up_that_is_lost_costs_no_more_than_one_look(
+def test_a_lost_wake_up_delays_a_waiter_by_at_most_one_poll(
     redis_url: str, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wait, "CHUNK", 0.2)
@@ -146,7 +146,7 @@ def test_a_wake_up_that_is_lost_costs_no_more_than_one_look(
 
 
 @pytest.mark.watchdog(60)
-def test_a_join_that_ends_without_an_end_leaves_nobody_waiting(
+def test_a_join_that_times_out_leaves_no_waiter(
     server: Server, queue: RemoteQueue[Any], start: Start
 ) -> None:
     queue.put(1)
@@ -191,7 +191,7 @@ def test_a_cancelled_wait_lets_its_connection_be_used(
 
 
 @pytest.mark.watchdog(60)
-def test_a_wait_that_a_signal_interrupts_leaves_nobody_waiting(
+def test_a_wait_interrupted_by_a_signal_leaves_no_waiter(
     server: Server, queue: RemoteQueue[Any]
 ) -> None:
     class Interrupted(Exception):
@@ -224,7 +224,7 @@ def test_a_wait_that_a_signal_interrupts_leaves_nobody_waiting(
 
 
 @pytest.mark.watchdog(60)
-def test_who_waits_goes_on_after_a_cut(server: Server, start: Start) -> None:
+def test_a_wait_continues_after_its_connection_broke(server: Server, start: Start) -> None:
     with (
         proxied("127.0.0.1", server.port) as proxy,
         connect(server.url.replace(str(server.port), str(proxy.port))) as client,
@@ -243,7 +243,7 @@ def test_who_waits_goes_on_after_a_cut(server: Server, start: Start) -> None:
         joined.result(30)
 
 
-def test_who_joins_a_queue_that_is_dropped_is_told_that_nothing_is_left(
+def test_a_join_ends_when_its_queue_is_dropped(
     server: Server, client: Client, queue: RemoteQueue[Any], start: Start
 ) -> None:
     queue.put(1)

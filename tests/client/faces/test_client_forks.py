@@ -22,7 +22,7 @@ def queue(engine_port: int) -> Iterator[RemoteQueue[Any]]:
         yield opened.queue(uuid.uuid4().hex)
 
 
-def test_a_child_of_a_fork_has_a_connection_and_names_of_its_own(queue: RemoteQueue[Any]) -> None:
+def test_a_forked_child_has_its_own_connection_and_consumer_names(queue: RemoteQueue[Any]) -> None:
     queue.put_many(range(10))
     lease = queue.get()
     with warnings.catch_warnings():
@@ -47,7 +47,7 @@ def test_a_child_of_a_fork_has_a_connection_and_names_of_its_own(queue: RemoteQu
 
 
 @pytest.mark.parametrize("uses", [False, True])
-def test_a_signal_handler_that_forks_in_a_call_gives_the_child_nothing_of_it(
+def test_a_child_forked_in_a_signal_handler_does_not_continue_the_interrupted_call(
     queue: RemoteQueue[Any], uses: bool
 ) -> None:
     children: list[int] = []

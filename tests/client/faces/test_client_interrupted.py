@@ -31,7 +31,7 @@ LEASES = ("interlock/client/faces/lease.py", "interlock/client/requests/lease_st
 
 
 @by_instructions
-def test_ctrl_c_at_any_point_of_a_get_leaves_no_lease_that_nobody_holds() -> None:
+def test_ctrl_c_at_any_point_of_a_get_leaves_no_orphaned_lease() -> None:
     at = 0
     going_on = True
     with connect("memory://") as client, warnings.catch_warnings():
@@ -52,7 +52,7 @@ def test_ctrl_c_at_any_point_of_a_get_leaves_no_lease_that_nobody_holds() -> Non
 
 @by_instructions
 @pytest.mark.parametrize("how", ["ack", "nack", "release", "reject", "with"])
-def test_ctrl_c_at_any_point_of_a_settlement_leaves_no_lease_that_counts_as_settled_only_here(
+def test_ctrl_c_at_any_point_of_a_settlement_leaves_client_and_server_in_agreement(
     how: str,
 ) -> None:
     at = 0

@@ -98,9 +98,7 @@ def until_expired(queue: Any, times: int) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_process_whose_engine_was_away_need_not_handle_its_messages_alone(
-    engine: str, tmp_path: Path
-) -> None:
+def test_an_engine_outage_makes_no_message_a_suspect(engine: str, tmp_path: Path) -> None:
     needs_hub() if engine == "hub" else redis_program()
     server = Server(engine, tmp_path, free_port())
     server.start()
@@ -125,7 +123,7 @@ def test_a_process_whose_engine_was_away_need_not_handle_its_messages_alone(
         server.kill()
 
 
-def test_a_suspect_is_not_charged_before_its_holder_says_that_it_begins(url: str) -> None:
+def test_a_suspect_is_charged_an_attempt_only_when_its_handler_begins(url: str) -> None:
     with connect(url) as dead, connect(url) as client:
         queue, _kept = suspected(dead)
         # Its process dies of another message at once.
@@ -138,7 +136,7 @@ def test_a_suspect_is_not_charged_before_its_holder_says_that_it_begins(url: str
         assert (again.payload, again.attempt) == ("suspect", 1)
 
 
-def test_a_suspect_is_charged_once_get_has_handed_it_out(url: str) -> None:
+def test_a_suspect_is_charged_an_attempt_once_get_returns_it(url: str) -> None:
     with connect(url) as dead, connect(url) as client:
         queue, _kept = suspected(dead)
         short = client.queue(queue.name, str, lease=0.05, retry=Retry(first=0))
@@ -149,7 +147,7 @@ def test_a_suspect_is_charged_once_get_has_handed_it_out(url: str) -> None:
         assert (again.payload, again.attempt) == ("suspect", 2)
 
 
-def test_nothing_is_in_flight_while_a_thread_handles_a_suspect(url: str) -> None:
+def test_no_other_message_is_leased_while_a_thread_handles_a_suspect(url: str) -> None:
     with connect(url) as client, connect(url) as own:
         watched = Watched(client)
 
@@ -166,7 +164,7 @@ def test_nothing_is_in_flight_while_a_thread_handles_a_suspect(url: str) -> None
         watched.check()
 
 
-def test_nothing_is_in_flight_while_a_task_handles_a_suspect(url: str) -> None:
+def test_no_other_message_is_leased_while_a_task_handles_a_suspect(url: str) -> None:
     async def main() -> None:
         with connect(url) as client:
             watched = Watched(client)

@@ -114,9 +114,7 @@ def consume(port: int, name: str, seed: int, watched: Watched, left: Left) -> No
                 settlements += verb()
 
 
-def test_what_shares_a_key_never_overlaps_and_never_overtakes(
-    engine_port: int, queue: Queue
-) -> None:
+def test_messages_sharing_a_key_never_overlap_nor_overtake(engine_port: int, queue: Queue) -> None:
     seed = seeds.seed()
     name = queue.key[4:-1]
     watched, left = Watched(), Left(PRODUCERS * EACH)
@@ -148,7 +146,7 @@ sys.stdin.read()
 """
 
 
-def test_what_a_killed_consumer_held_comes_back_before_its_successors(
+def test_messages_of_a_killed_consumer_are_redelivered_before_their_successors(
     engine_port: int, queue: Queue
 ) -> None:
     ids = queue.put(*[message(str(n), ["a"], first=0) for n in range(3)], message("free", first=0))
@@ -173,7 +171,9 @@ def test_what_a_killed_consumer_held_comes_back_before_its_successors(
 
 
 @pytest.mark.parametrize("answer", ["ack", "nack"])
-def test_consumers_of_one_name_each_settle_their_own(connection: redis.Redis, answer: str) -> None:
+def test_consumers_with_the_same_name_settle_only_their_own_messages(
+    connection: redis.Redis, answer: str
+) -> None:
     queue = Queue(connection, uuid.uuid4().hex)
     queue.put(message("one", ["a"]), message("two", ["b"]))
     one, two = queue.lease(1).messages[0], queue.lease(1).messages[0]

@@ -34,7 +34,7 @@ def test_a_remote_queue_has_the_methods_of_the_queue_in_process(name: str) -> No
 
 
 @pytest.mark.parametrize("name", sorted(public(interlock.RemoteQueue)))
-def test_the_asyncio_face_has_the_same_methods_awaited(name: str) -> None:
+def test_the_asyncio_queue_has_the_same_methods_as_coroutines(name: str) -> None:
     sync = getattr(interlock.RemoteQueue, name)
     face = getattr(interlock.AsyncRemoteQueue, name)
     # As asyncio.Queue, it has no `block`: not to wait is put_nowait, get_nowait.

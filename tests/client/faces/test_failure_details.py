@@ -41,7 +41,7 @@ def outer() -> None:
         raise KeyError("address") from error
 
 
-def test_the_frames_are_told_the_last_one_last_and_then_the_cause() -> None:
+def test_a_traceback_lists_the_innermost_frame_last_and_then_the_cause() -> None:
     first, *lines = whole_of(raised(outer)).splitlines()
     assert first == "KeyError: 'address'"
     places = [line.rpartition(" in ")[2] for line in lines if line.startswith('  File "')]
@@ -50,7 +50,7 @@ def test_the_frames_are_told_the_last_one_last_and_then_the_cause() -> None:
     assert '    raise KeyError("address") from error' in lines
 
 
-def test_of_many_frames_the_last_ones_are_kept() -> None:
+def test_a_long_traceback_keeps_its_last_frames() -> None:
     def deeper(left: int) -> None:
         if left == 0:
             inner()
@@ -64,14 +64,14 @@ def test_of_many_frames_the_last_ones_are_kept() -> None:
     )
 
 
-def test_causes_that_go_in_a_circle_end() -> None:
+def test_a_cycle_of_causes_ends() -> None:
     error, other = ValueError("a"), ValueError("b")
     error.__cause__, other.__cause__ = other, error
     assert details_of(error).count("caused by") == 2
 
 
 @pytest.mark.parametrize("name", RAISED)
-def test_whatever_is_raised_has_a_text_of_a_bounded_length(name: str) -> None:
+def test_the_text_of_any_exception_is_bounded(name: str) -> None:
     failure = judged(raised(lambda: throw(name)), (Exception,), details=True)
     assert len(failure.whole.encode()) <= MAX_ERROR
     assert failure.whole.startswith(failure.text)
@@ -96,7 +96,7 @@ def of_the_handler(failure: Failure) -> None:
 
 
 @pytest.mark.parametrize("face", ["threads", "asyncio"])
-def test_a_handler_of_consume_tells_where_it_failed(face: str) -> None:
+def test_a_failed_handler_of_consume_records_its_traceback(face: str) -> None:
     def handle(payload: Any) -> None:
         inner()
 
@@ -125,7 +125,7 @@ def test_a_handler_of_consume_tells_where_it_failed(face: str) -> None:
         assert queue.dead_letters()[0].error == "ValueError: no route"
 
 
-def test_a_task_tells_where_it_failed_and_steering_has_no_place() -> None:
+def test_a_failed_task_records_its_traceback_and_a_steering_exception_does_not() -> None:
     app = App(f"memory://{uuid.uuid4().hex}", retry=Retry(attempts=1))
 
     @app.task
@@ -146,7 +146,7 @@ def test_a_task_tells_where_it_failed_and_steering_has_no_place() -> None:
     assert (rejected.text, rejected.traceback) == ("malformed", "")
 
 
-def test_retry_after_has_no_details() -> None:
+def test_retry_after_records_no_traceback() -> None:
     failure = judged(raised(lambda: steer(RetryAfter(3))), (), details=True)
     assert failure.whole == failure.text == "RetryAfter: retry after 3 s"
 

@@ -30,7 +30,7 @@ with connect("URL") as client:
 """
 
 
-def test_where_gevent_has_replaced_threads_the_native_waits_are_refused_and_clients_work(
+def test_under_gevent_native_waits_are_refused_and_clients_work(
     hub_url: str,
 ) -> None:
     program = PROGRAM.replace("URL", hub_url)

@@ -35,7 +35,7 @@ def queues(clients: tuple[Client, Client]) -> tuple[RemoteQueue[Any], RemoteQueu
     return first.queue(name, retry=retry), second.queue(name, retry=retry)
 
 
-def test_a_timeout_leaves_alone_what_another_consumer_was_handed(
+def test_a_timeout_does_not_affect_a_message_leased_by_another_consumer(
     queues: tuple[RemoteQueue[Any], RemoteQueue[Any]],
 ) -> None:
     queue, other = queues
@@ -69,7 +69,7 @@ def test_a_timeout_leaves_alone_what_another_consumer_was_handed(
             consumer.stop(30)
 
 
-def test_a_timeout_on_a_loop_leaves_alone_what_another_consumer_was_handed(
+def test_a_timeout_on_a_loop_does_not_affect_a_message_leased_by_another_consumer(
     queues: tuple[RemoteQueue[Any], RemoteQueue[Any]],
 ) -> None:
     async def main(queue: AsyncRemoteQueue[Any], other: AsyncRemoteQueue[Any]) -> None:

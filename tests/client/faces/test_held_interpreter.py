@@ -206,7 +206,7 @@ def renewals(port: int, password: str | None = None) -> _core.LeaseRenewals:
 
 
 @pytest.mark.parametrize("end", ["let go", "bound", "stopped", "dropped"])
-def test_what_is_let_go_over_or_stopped_is_not_renewed(
+def test_leases_that_are_settled_expired_or_stopped_are_not_renewed(
     client: Client, engine_port: int, end: str
 ) -> None:
     queue = client.queue(uuid.uuid4().hex, int, lease=LEASE, retry=Retry(first=0))
@@ -230,7 +230,7 @@ def test_what_is_let_go_over_or_stopped_is_not_renewed(
     again.ack()
 
 
-def test_what_is_renewed_natively_lasts_until_its_handlers_time_is_over(
+def test_a_natively_renewed_lease_lasts_until_the_handler_s_timeout(
     client: Client, engine_port: int
 ) -> None:
     queue = client.queue(uuid.uuid4().hex, int, lease=LEASE, retry=Retry(first=0))
@@ -251,7 +251,7 @@ def test_what_is_renewed_natively_lasts_until_its_handlers_time_is_over(
     assert native.errors() == []
 
 
-def test_what_cannot_be_renewed_is_reported(engine_port: int) -> None:
+def test_a_renewal_that_fails_is_reported(engine_port: int) -> None:
     native = renewals(engine_port, password="wrong")
     now = time.monotonic()
     native.hold(1, f"127.0.0.1:{engine_port}", "il:{none}", 1, LEASE, now + LEASE, math.inf)
@@ -265,7 +265,7 @@ def test_what_cannot_be_renewed_is_reported(engine_port: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork.. may lead to deadlocks:DeprecationWarning")
-def test_the_child_of_a_fork_renews_nothing_and_its_parent_goes_on(client: Client) -> None:
+def test_a_forked_child_renews_no_lease_and_its_parent_continues(client: Client) -> None:
     queue = client.queue(uuid.uuid4().hex, int, lease=LEASE)
     queue.put(1)
     with queue.get():
@@ -309,7 +309,7 @@ def listening(stack: ExitStack) -> tuple[socket.socket, str]:
     return found, f"127.0.0.1:{found.getsockname()[1]}"
 
 
-def test_a_lease_is_renewed_where_its_client_has_found_the_queue_since(
+def test_a_lease_is_renewed_on_the_node_the_queue_moved_to(
     client: Client, engine_port: int
 ) -> None:
     queue, lease = held(client)
@@ -324,9 +324,7 @@ def test_a_lease_is_renewed_where_its_client_has_found_the_queue_since(
     lease.ack()
 
 
-def test_servers_that_do_not_answer_leave_time_for_the_others(
-    client: Client, engine_port: int
-) -> None:
+def test_silent_servers_do_not_delay_renewals_on_others(client: Client, engine_port: int) -> None:
     longer = 3 * LEASE
     queue, lease = held(client, longer)
     native = renewals(engine_port)
@@ -344,7 +342,7 @@ def test_servers_that_do_not_answer_leave_time_for_the_others(
     lease.ack()
 
 
-def test_what_is_asked_for_after_a_slow_login_ends_with_the_handlers_time() -> None:
+def test_a_renewal_after_a_slow_login_ends_at_the_handler_s_timeout() -> None:
     native = renewals(0, password="secret")
     with ExitStack() as stack:
         server, address = listening(stack)
@@ -364,7 +362,7 @@ def test_what_is_asked_for_after_a_slow_login_ends_with_the_handlers_time() -> N
         native.stop()
 
 
-def test_a_handlers_time_is_known_where_its_lease_is_entered_again(client: Client) -> None:
+def test_the_handler_s_timeout_survives_entering_its_lease_again(client: Client) -> None:
     queue, lease = held(client)
     grant, now = lease._grant, time.monotonic()
     grant.renew = True
@@ -377,7 +375,7 @@ def test_a_handlers_time_is_known_where_its_lease_is_entered_again(client: Clien
     assert queue.stats().leases_expired == 1
 
 
-def test_what_another_thread_stops_while_it_is_renewed_runs_out(
+def test_a_lease_stopped_by_another_thread_during_a_renewal_expires(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue, lease = held(client)
@@ -398,7 +396,7 @@ def test_what_another_thread_stops_while_it_is_renewed_runs_out(
     assert queue.stats().leases_expired == 1
 
 
-def test_leases_of_a_loop_that_has_ended_run_out_though_nobody_closed_the_client(url: str) -> None:
+def test_leases_of_an_ended_loop_expire_even_if_the_client_was_not_closed(url: str) -> None:
     name = uuid.uuid4().hex
     kept: list[Any] = []
 

@@ -85,7 +85,7 @@ def looked(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def test_of_many_campaigners_one_leads_at_a_time(url: str, name: str) -> None:
+def test_only_one_of_many_campaigners_leads_at_a_time(url: str, name: str) -> None:
     inside, tokens, guard = [0], list[int](), threading.Lock()
 
     def campaigns(identity: str) -> None:
@@ -111,7 +111,7 @@ def test_of_many_campaigners_one_leads_at_a_time(url: str, name: str) -> None:
     assert tokens == sorted(set(tokens))
 
 
-def test_who_resigns_is_followed_at_once(client: Client, url: str, name: str) -> None:
+def test_a_resigned_leader_is_replaced_at_once(client: Client, url: str, name: str) -> None:
     with interlock.connect(url) as other, ThreadPoolExecutor(1) as pool:
         first, second = (one.leader(name, ttl=LONG) for one in (client, other))
         term = first.campaign()
@@ -145,7 +145,7 @@ def test_a_block_that_raises_ends_the_term(client: Client, name: str) -> None:
     assert leader.current() is None
 
 
-def test_it_is_renewed_as_long_as_it_is_held(client: Client, name: str) -> None:
+def test_a_leadership_is_renewed_while_it_is_held(client: Client, name: str) -> None:
     leader = client.leader(name, ttl=0.5)
     other = client.leader(name, ttl=0.5)
     with leader.campaign() as term:
@@ -156,7 +156,7 @@ def test_it_is_renewed_as_long_as_it_is_held(client: Client, name: str) -> None:
         assert term._lease._grant.deadline > first + 0.9
 
 
-def test_nobody_leads_and_nobody_is_named(client: Client, name: str) -> None:
+def test_the_leader_is_none_if_there_is_no_leader(client: Client, name: str) -> None:
     leader = client.leader(name, identity="who")
     assert leader.current() is None
     with leader.campaign() as term:
@@ -165,7 +165,7 @@ def test_nobody_leads_and_nobody_is_named(client: Client, name: str) -> None:
     assert leader.current() is None
 
 
-def test_a_killed_leader_is_followed_when_its_lease_is_over(redis_url: str, name: str) -> None:
+def test_a_killed_leader_is_replaced_when_its_lease_expires(redis_url: str, name: str) -> None:
     with interlock.connect(redis_url) as client:
         leader = client.leader(name, ttl=SHORT, identity="next")
         with campaigner(redis_url, name, SHORT) as (process, token):
@@ -178,7 +178,7 @@ def test_a_killed_leader_is_followed_when_its_lease_is_over(redis_url: str, name
                 assert now is not None and now.identity == "next"
 
 
-def test_a_leader_that_was_frozen_finds_out_before_it_believes(redis_url: str, name: str) -> None:
+def test_a_frozen_leader_notices_its_lost_term_when_it_resumes(redis_url: str, name: str) -> None:
     with interlock.connect(redis_url) as client:
         leader = client.leader(name, ttl=SHORT)
         with campaigner(redis_url, name, SHORT) as (process, token):
@@ -193,7 +193,7 @@ def test_a_leader_that_was_frozen_finds_out_before_it_believes(redis_url: str, n
             term.resign()
 
 
-def test_an_announcement_of_a_term_that_is_over_is_not_believed(redis_url: str, name: str) -> None:
+def test_an_announcement_of_an_ended_term_is_ignored(redis_url: str, name: str) -> None:
     with interlock.connect(redis_url) as client:
         leader = client.leader(name, ttl=SHORT)
         with campaigner(redis_url, name, SHORT) as (process, _):
@@ -207,7 +207,7 @@ def test_an_announcement_of_a_term_that_is_over_is_not_believed(redis_url: str, 
         lease.nack(delay=0)
 
 
-def test_an_engine_that_is_silent_ends_the_term_by_the_local_clock(tmp_path: Path) -> None:
+def test_the_term_ends_by_the_local_clock_if_the_engine_is_silent(tmp_path: Path) -> None:
     with redis_server(tmp_path) as (host, port), interlock.connect(f"redis://{host}:{port}") as own:
         leader = own.leader("x", ttl=SHORT)
         term = leader.campaign()
@@ -240,7 +240,7 @@ def frozen(port: int) -> Iterator[None]:
 
 
 @pytest.mark.watchdog(120)
-def test_an_engine_that_comes_back_empty_has_a_new_leader(tmp_path: Path) -> None:
+def test_an_engine_that_lost_its_data_elects_a_new_leader(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
         with redis_server(tmp_path) as (host, port):
             url = f"redis://{host}:{port}"
@@ -274,7 +274,7 @@ def test_an_operator_may_end_a_term(client: Client, name: str) -> None:
         assert waits.result(PATIENCE)
 
 
-def test_a_purged_lock_is_made_again(client: Client, name: str) -> None:
+def test_a_purged_leader_lock_is_created_again(client: Client, name: str) -> None:
     leader = client.leader(name, ttl=LONG)
     token = 0
     for _ in range(2):
@@ -284,7 +284,7 @@ def test_a_purged_lock_is_made_again(client: Client, name: str) -> None:
         assert client.queue(f"leader:{name}").purge() == 2
 
 
-def test_many_terms_leave_nothing_behind(client: Client, name: str) -> None:
+def test_many_terms_leave_no_data_behind(client: Client, name: str) -> None:
     leader = client.leader(name, ttl=LONG)
     queue = client.queue(f"leader:{name}")
     for n in range(30):
@@ -348,6 +348,8 @@ def test_a_leader_keeps_its_client(url: str, name: str) -> None:
         ({"name": "x", "identity": ""}, ValueError, "identity"),
     ],
 )
-def test_arguments_are_checked(given: dict[str, Any], error: type[Exception], says: str) -> None:
+def test_invalid_arguments_of_leader_are_refused(
+    given: dict[str, Any], error: type[Exception], says: str
+) -> None:
     with interlock.connect("memory://") as client, pytest.raises(error, match=says):
         client.leader(**given)

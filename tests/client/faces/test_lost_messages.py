@@ -29,7 +29,7 @@ def ran(program: str) -> str:
     return done.stderr
 
 
-def test_a_program_that_ends_says_what_is_left_of_each_queue() -> None:
+def test_a_program_that_ends_logs_the_unhandled_messages_of_each_queue() -> None:
     said = ran(
         "client = interlock.connect()\n"
         "a, b, c = map(client.queue, 'abc')\n"
@@ -50,11 +50,13 @@ def test_a_program_that_ends_says_what_is_left_of_each_queue() -> None:
         "q = interlock.connect().queue('a'); q.put(1); q.get().ack()",
     ],
 )
-def test_what_was_meant_or_handled_is_not_told(program: str) -> None:
+def test_no_warning_is_logged_for_handled_messages_or_an_explicit_memory_engine(
+    program: str,
+) -> None:
     assert ran(program) == ""
 
 
-def test_it_is_told_once_when_the_client_is_closed_or_collected(
+def test_the_warning_is_logged_once_when_the_client_is_closed_or_collected(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("INTERLOCK_URL", raising=False)

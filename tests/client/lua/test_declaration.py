@@ -37,9 +37,7 @@ def test_each_function_of_redis_has_a_file() -> None:
     assert {path.stem for path in files.rglob("*.lua")} == set(declared.FUNCTIONS)
 
 
-def test_a_number_of_a_record_is_not_used_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_record_numbers_are_unique(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for path in (ROOT / "wire").glob("*.toml"):
         text = path.read_text(encoding="utf-8").replace("record = 16\n", "record = 19\n")
         (tmp_path / path.name).write_text(text, encoding="utf-8")

@@ -51,7 +51,7 @@ def test_a_connection_may_decode_its_replies(bare: redis.Redis) -> None:
         assert not load(decoding)
 
 
-def test_another_text_of_the_same_version_is_replaced_and_the_queue_goes_on(
+def test_a_different_library_of_the_same_version_is_replaced_and_queues_still_work(
     bare: redis.Redis,
 ) -> None:
     Library(instead={"limits": (LUA / "shared/calls/limits.lua").read_text() + "\n"}).load(bare)
@@ -63,7 +63,7 @@ def test_another_text_of_the_same_version_is_replaced_and_the_queue_goes_on(
     assert queue.payloads() == ["two"]
 
 
-def test_wire_versions_stand_side_by_side(bare: redis.Redis) -> None:
+def test_libraries_of_two_wire_versions_can_be_installed_together(bare: redis.Redis) -> None:
     newer = Library(wire=2)
     assert load(bare) and newer.load(bare)
     assert not load(bare) and not newer.load(bare)
@@ -76,7 +76,7 @@ def test_wire_versions_stand_side_by_side(bare: redis.Redis) -> None:
     assert Queue(bare).payloads() == ["one"]
 
 
-def test_the_version_tells_wire_hash_and_features(connection: redis.Redis) -> None:
+def test_the_version_reports_wire_hash_and_features(connection: redis.Redis) -> None:
     reply: Any = connection.fcall("il1_version", 0)
     features = [b"keys=1024", b"release=" + __version__.encode(), b"layout=2", b"events"]
     assert reply == [b"1", Library().hash.encode(), *features]

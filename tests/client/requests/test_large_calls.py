@@ -36,7 +36,7 @@ def queue(url: str, request: pytest.FixtureRequest) -> Iterator[Any]:
         queue.drop(force=True)
 
 
-def test_the_largest_batch_with_all_that_it_can_have_beside_it_is_put(queue: Any) -> None:
+def test_the_largest_batch_with_every_option_is_put(queue: Any) -> None:
     most = MAX_CALL // MIB
     items = [bytes([n]) * MIB for n in range(most)] + [b""] * (1_024 - most)
     each = [[f"{n} {key}".ljust(1_024, "x") for key in range(4)] for n in range(len(items))]
@@ -64,7 +64,7 @@ def test_a_batch_that_no_server_takes_whole_is_refused_by_its_size(
 
 @pytest.mark.parametrize("way", ["settle", "exchange"])
 @pytest.mark.parametrize("face", ["threads", "asyncio"])
-def test_results_larger_than_one_call_go_in_several(
+def test_results_larger_than_one_call_are_sent_in_several(
     queue: Any, url: str, face: str, way: str
 ) -> None:
     ids = [queue.put(b"x", result_ttl=60) for _ in range(70)]
@@ -98,7 +98,7 @@ def test_results_larger_than_one_call_go_in_several(
     assert queue.result(ids[-1], type=bytes) == result
 
 
-def test_settlements_are_parted_by_number_and_by_size() -> None:
+def test_settlements_are_split_by_number_and_by_size() -> None:
     acks = [wire.acking(1, id) for id in range(1, 2_050)]
     assert [len(part) for part in wire.parts(acks)] == [1_024, 1_024, 1]
     assert wire.parts([]) == [[]]

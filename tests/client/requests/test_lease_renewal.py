@@ -39,7 +39,7 @@ def dropped(renewer: LeaseRenewer, operations: Any, *ids: int) -> list[wire.Sett
     return settlements
 
 
-def test_who_was_interrupted_takes_nothing_away_from_who_came_after() -> None:
+def test_an_interrupted_return_of_dropped_leases_keeps_later_ones_pending() -> None:
     operations = Operations()
     renewer = LeaseRenewer(lambda: None)
     (first,) = dropped(renewer, operations, 1)
@@ -55,7 +55,7 @@ def test_who_was_interrupted_takes_nothing_away_from_who_came_after() -> None:
     assert not renewer.has_abandoned
 
 
-def test_what_an_interrupted_one_left_is_settled_by_the_next() -> None:
+def test_settlements_left_by_an_interrupted_call_are_sent_by_the_next() -> None:
     operations = Operations()
     renewer = LeaseRenewer(lambda: None)
     settlements = dropped(renewer, operations, 1, 2)
@@ -67,7 +67,7 @@ def test_what_an_interrupted_one_left_is_settled_by_the_next() -> None:
 
 
 @pytest.mark.parametrize("error", [EngineUnavailable("away"), ValueError("a fault")])
-def test_what_cannot_be_given_back_is_tried_once(error: Exception) -> None:
+def test_returning_a_message_is_tried_once(error: Exception) -> None:
     operations = Operations()
     renewer = LeaseRenewer(lambda: None)
     dropped(renewer, operations, 1)

@@ -59,7 +59,7 @@ def unanswered(clock: Clock, wait: float, timeout: float, *took: tuple[float, bo
 
 @pytest.mark.parametrize("wait", [0, 2, 10])
 @pytest.mark.parametrize("timeout", [0.5, 1, 5])
-def test_where_nobody_listens_the_wait_is_not_added(
+def test_a_refused_connection_ends_the_call_at_its_timeout_without_the_wait(
     clock: Clock, wait: float, timeout: float
 ) -> None:
     said = unanswered(clock, wait, timeout, (0, False))
@@ -68,17 +68,19 @@ def test_where_nobody_listens_the_wait_is_not_added(
     assert f"did not answer il1_put in {round(passed, 1):g} s" in said
 
 
-def test_nor_where_it_is_found_gone_after_a_moment(clock: Clock) -> None:
+def test_a_connection_lost_at_once_ends_the_call_at_its_timeout_without_the_wait(
+    clock: Clock,
+) -> None:
     unanswered(clock, 10, 1, (0.2, True), (0, False))
     assert clock.now - 100 == pytest.approx(1.2, abs=0.05)
 
 
-def test_a_wait_that_the_server_broke_off_leaves_the_whole_timeout(clock: Clock) -> None:
+def test_a_wait_ended_by_the_server_leaves_the_full_timeout(clock: Clock) -> None:
     said = unanswered(clock, 10, 1, (8, True), (0, False))
     assert clock.now - 100 == pytest.approx(9, abs=0.05)
     assert re.search(r"in (8\.9|9) s; \d+ attempts", said)
 
 
-def test_a_server_that_takes_calls_and_says_nothing_has_its_wait_once(clock: Clock) -> None:
+def test_a_silent_server_gets_the_wait_only_once(clock: Clock) -> None:
     unanswered(clock, 10, 1, (60, True))
     assert clock.now - 100 <= 12

@@ -13,7 +13,7 @@ BROKEN = "\ud800"
 
 
 @pytest.mark.parametrize("settlement", [BROKEN, ("REJECT", 1, 1, BROKEN), (BROKEN, 1, 1)])
-def test_half_a_surrogate_in_a_settlement_is_named(settlement: wire.Settlement) -> None:
+def test_a_lone_surrogate_in_a_settlement_is_named(settlement: wire.Settlement) -> None:
     with interlock.connect(f"memory://{uuid.uuid4().hex}") as client:
         queue = client.queue("q")
         queue.put("one")
@@ -25,7 +25,7 @@ def test_half_a_surrogate_in_a_settlement_is_named(settlement: wire.Settlement) 
             assert payload == "one"
 
 
-def test_half_a_surrogate_in_a_reason_is_escaped() -> None:
+def test_a_lone_surrogate_in_a_reason_is_escaped() -> None:
     with interlock.connect(f"memory://{uuid.uuid4().hex}") as client:
         queue = client.queue("q")
         queue.put("one")

@@ -98,7 +98,7 @@ def whole(scene: Scene) -> None:
     scene.handled(2, 15)
 
 
-def test_nothing_is_found_where_nothing_is_wrong() -> None:
+def test_the_checks_report_nothing_for_a_correct_run() -> None:
     scene = Scene()
     whole(scene)
     assert scene.found() == set()
@@ -222,13 +222,13 @@ def a_release_is_counted(scene: Scene) -> None:
         (a_release_is_counted, "attempts"),
     ],
 )
-def test_what_is_wrong_is_found(wrong: Callable[[Scene], None], check: str) -> None:
+def test_each_kind_of_violation_is_reported(wrong: Callable[[Scene], None], check: str) -> None:
     scene = Scene()
     wrong(scene)
     assert check in scene.found()
 
 
-def test_a_handed_out_message_that_nobody_saw_explains_an_attempt() -> None:
+def test_a_lease_whose_reply_was_lost_explains_an_extra_attempt() -> None:
     scene = Scene()
     scene.put(1, A, B)
     scene.say("v", "get", number=1, limit=1)
@@ -236,7 +236,7 @@ def test_a_handed_out_message_that_nobody_saw_explains_an_attempt() -> None:
     assert scene.found() == set()
 
 
-def test_the_server_and_the_accounts_have_their_say() -> None:
+def test_the_server_s_counts_and_the_balances_are_checked() -> None:
     for name in ("unsettled", "dead", "puts", "acks"):
         scene = Scene()
         whole(scene)
@@ -249,7 +249,7 @@ def test_the_server_and_the_accounts_have_their_say() -> None:
     assert scene.found(state={A: 9_950, B: 10_000, C: 10_050}) == {"money"}
 
 
-def test_the_summary_keeps_the_runs_it_has_and_adds_further_ones() -> None:
+def test_the_summary_keeps_earlier_runs_and_appends_new_ones() -> None:
     first = Taken("2026-01-01", "aaaaaaa", 9000, 22, "2 CPUs")
     second = Taken("2026-01-02", "bbbbbbb, changed", 7, 1, "8 CPUs")
     once = added("", first, {"hub": {"runs": 1_298, "puts": 40_000}, "redis": {"runs": 297}})

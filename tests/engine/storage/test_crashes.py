@@ -20,7 +20,9 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.watchdog(240)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_nothing_answered_is_lost_or_undone_by_kills_and_stops(engine: str, tmp_path: Path) -> None:
+def test_no_acknowledged_call_is_lost_when_the_server_is_killed_or_stopped(
+    engine: str, tmp_path: Path
+) -> None:
     """Clauses 1, 2, 3, 8, 9, 13, 18 and 19."""
     needs_hub() if engine == "hub" else redis_program()
     seed = str(seeds.seed())
@@ -39,7 +41,7 @@ def test_nothing_answered_is_lost_or_undone_by_kills_and_stops(engine: str, tmp_
 
 @pytest.mark.watchdog(240)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_poison_ends_alone_among_innocent_messages(engine: str, tmp_path: Path) -> None:
+def test_only_the_poison_message_becomes_a_dead_letter(engine: str, tmp_path: Path) -> None:
     """Clauses 1, 2, 3, 9 and 10; of one pool, chosen by the seed, with or without other kills."""
     needs_hub() if engine == "hub" else redis_program()
     flags = ["--pool", "one", "--runs", "1", "--folder", str(tmp_path)]
@@ -55,7 +57,7 @@ def test_poison_ends_alone_among_innocent_messages(engine: str, tmp_path: Path) 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_summary_is_of_runs_without_a_violation() -> None:
+def test_the_committed_summary_has_no_violation() -> None:
     for text in SUMMARY.read_text(encoding="utf-8").split(POISONED):
         _check_rows(text)
 

@@ -15,7 +15,7 @@ from tests.hub.servers import redis_server
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
 
 
-def test_a_queue_goes_on_where_the_killed_server_left_it(tmp_path: Path) -> None:
+def test_a_queue_keeps_its_state_when_the_server_is_killed_and_restarted(tmp_path: Path) -> None:
     with redis_server(tmp_path, *ALWAYS) as (_, port), redis.Redis(port=port) as connection:
         load(connection)
         queue = Queue(connection)
@@ -47,7 +47,7 @@ def test_a_queue_goes_on_where_the_killed_server_left_it(tmp_path: Path) -> None
         assert all(int(one.token) > int(first[0].token) for one in got)
 
 
-def test_a_full_server_takes_nothing_new_and_drains(tmp_path: Path) -> None:
+def test_a_full_server_refuses_puts_and_can_be_drained(tmp_path: Path) -> None:
     with redis_server(tmp_path) as (_, port), redis.Redis(port=port) as connection:
         load(connection)
         queue = Queue(connection)
@@ -65,7 +65,7 @@ def test_a_full_server_takes_nothing_new_and_drains(tmp_path: Path) -> None:
         assert queue.parts() == {"c"}
 
 
-def test_a_full_server_is_operated_and_takes_nothing_new(tmp_path: Path) -> None:
+def test_a_full_server_refuses_puts_and_obeys_operators(tmp_path: Path) -> None:
     with redis_server(tmp_path) as (_, port), redis.Redis(port=port) as connection:
         load(connection)
         queue = Queue(connection)

@@ -62,7 +62,7 @@ def as_told_today(told: list[list[str]]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("layout-*.jsonl")), ids=lambda path: path.stem)
-def test_a_queue_of_each_layout_that_was_ever_stored_goes_on(bare: redis.Redis, path: Path) -> None:
+def test_a_queue_stored_in_any_earlier_layout_can_be_used(bare: redis.Redis, path: Path) -> None:
     commands, told = read(path)
     for command in commands:
         execute(bare, *command)
@@ -75,7 +75,9 @@ def test_a_queue_of_each_layout_that_was_ever_stored_goes_on(bare: redis.Redis, 
     assert number_of(bare, queue.key) == 2
 
 
-def test_a_dead_letter_of_a_release_that_looked_at_no_age_goes_by_it_now(bare: redis.Redis) -> None:
+def test_a_dead_letter_stored_without_an_age_limit_expires_by_the_new_limit(
+    bare: redis.Redis,
+) -> None:
     commands, _ = read(FOLDER / "layout-1.jsonl")
     for command in commands:
         execute(bare, *command)
@@ -87,13 +89,13 @@ def test_a_dead_letter_of_a_release_that_looked_at_no_age_goes_by_it_now(bare: r
         assert queue.stats()["dead"] == dead
 
 
-def test_a_new_queue_has_the_number_of_its_layout(queue: Queue) -> None:
+def test_a_new_queue_stores_its_layout_version(queue: Queue) -> None:
     queue.put(message("one"))
     assert number_of(queue.connection, queue.key) == 2
     assert b"layout=2" in queue.connection.fcall("il1_version", 0)
 
 
-def test_a_queue_of_a_newer_layout_is_refused_and_left_as_it_is(bare: redis.Redis) -> None:
+def test_a_queue_of_a_newer_layout_is_refused_and_not_changed(bare: redis.Redis) -> None:
     with connect(url(bare)) as client:
         client.queue("q", int).put(1)
         text: Any = bare.hget("il:{q}:c", "c")
@@ -109,7 +111,9 @@ def test_a_queue_of_a_newer_layout_is_refused_and_left_as_it_is(bare: redis.Redi
 
 
 @pytest.mark.parametrize("way", ["another type", "another text"])
-def test_what_is_no_queue_is_refused_in_words(bare: redis.Redis, way: str) -> None:
+def test_a_key_that_is_not_a_queue_is_refused_with_a_clear_error(
+    bare: redis.Redis, way: str
+) -> None:
     if way == "another type":
         bare.set("il:{q}:c", "something")
     else:
@@ -154,7 +158,7 @@ def test_a_newer_library_replaces_an_older_one_and_one_without_a_release(
     assert load(bare)
 
 
-def test_who_may_not_load_uses_what_there_is_and_is_told_where_there_is_none(
+def test_without_the_right_to_load_a_client_uses_the_installed_library_or_names_what_is_missing(
     bare: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     execute(bare, "ACL", "SETUSER", "t", "on", ">p", "+@all", "-function", "~*")
