@@ -56,7 +56,7 @@ def run(seed: int, requests: int, folder: Path) -> dict[str, object]:
             compare(chance, redis, hub.port, talks, counts)
             drop(chance, hub.port, talks)
             counts["dropped"] += len(talks)
-        assert counts["not compared"] + counts["in another order"] <= 2 + counts["talks"] // 500
+        assert counts["not compared"] + counts["in another order"] <= counts["talks"] // 10
         figures = hub.settle(3)
         seen.progress()
         assert figures["protocol_errors"] > 0
@@ -70,10 +70,17 @@ def compare(
     """Say the same to both, and hear the same."""
     expected = [heard for heard, _ in all_heard(redis, [[one.data] for one in talks])]
     found = all_heard(hub, [pieces(chance, one.data) for one in talks])
-    if any(ALL_TOPICS in heard for heard in [*expected, *(given for given, _ in found)]):
-        # By a broken name one subscribed to what all the others publish: how many receive that is a
-        # matter of who came first.
-        counts["not compared"] += len(talks)
+    alone = [
+        one
+        for one, wanted, (given, _) in zip(talks, expected, found, strict=True)
+        if ALL_TOPICS not in wanted and ALL_TOPICS not in given
+    ]
+    if len(alone) < len(talks):
+        # By a broken name some subscribed to what all the others publish: how many receive that is
+        # a matter of who came first. The others are compared without them.
+        counts["not compared"] += len(talks) - len(alone)
+        if alone:
+            compare(chance, redis, hub, alone, counts)
         return
     for one, wanted, (given, whole) in zip(talks, expected, found, strict=True):
         if not whole:
