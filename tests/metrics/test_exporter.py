@@ -51,6 +51,16 @@ def of_queue(text: str, queue: str) -> dict[str, float]:
     return found
 
 
+def names_of_figures() -> set[str]:
+    """The names as `of_queue` has them, of all metrics that have a line for each queue."""
+    return {
+        " ".join([family.name.removeprefix("interlock_queue_"), value]).rstrip()
+        for family in QUEUE_FAMILIES
+        if family.labels
+        for value in family.values or [""]
+    }
+
+
 def test_it_tells_what_the_engine_counts(client: Client) -> None:
     name = f"q{uuid.uuid4().hex}"
     queue = client.queue(name, str)
@@ -64,18 +74,10 @@ def test_it_tells_what_the_engine_counts(client: Client) -> None:
         text = Exporter(operator_of(client), name).text()
     told = of_queue(text, name)
     assert told.pop("oldest_ready_seconds") > 0
-    assert told == {
-        "oldest_waiting_seconds": 0, "blocked": 0, "blocked_by_one": 0, "slow_leases": 0,
-        "roots held": 0, "roots leased": 0, "roots backing_off": 0, "roots paused": 0,
-        "messages delayed": 0, "messages waiting": 0, "messages ready": 2, "messages leased": 1,
-        "messages backing_off": 0, "messages held": 0,
-        "dead": 1, "bytes": told["bytes"], "keys": 3, "paused": 0, "sealed": 0, "full": 0,
-        "results": 0, "result_bytes": 0,
-        "puts_total": 5, "leases_total": 3, "acks_total": 1, "retries_total": 0,
-        "releases_total": 0, "leases_expired_total": 0, "revoked_total": 0,
-        "dead_lettered_total": 1,
-        "cancelled_total": 0, "skipped_total": 0, "requeued_total": 0, "deduplicated_total": 0,
-        "messages_expired_total": 0, "dead_expired_total": 0,
+    none = dict.fromkeys(names_of_figures() - {"oldest_ready_seconds"}, 0)
+    assert told == none | {
+        "messages ready": 2, "messages leased": 1, "dead": 1, "bytes": told["bytes"], "keys": 3,
+        "puts_total": 5, "leases_total": 3, "acks_total": 1, "dead_lettered_total": 1,
     }  # fmt: skip
     assert samples(text)["interlock_up"] == {frozenset(): 1}
     assert samples(text)["interlock_queues"] == {frozenset(): 1}

@@ -1,7 +1,8 @@
 """Queue metrics for Prometheus: each family once, and how many queues get lines of their own.
 
 The hub's /metrics and `interlock exporter` report the same families from `il1_stats`, so dashboards
-and alert rules work with both.
+and alert rules work with both. The reference, the dashboard's lines, `interlock queue stats` and
+the tests are made from the declarations below.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["OTHER", "QUEUE_FAMILIES", "STATES", "Family", "QueueFigures", "Sample"]
+__all__ = ["OTHER", "QUEUE_FAMILIES", "STATES", "Family", "QueueFamily", "QueueFigures", "Sample"]
 
 Sample = tuple[tuple[str, ...], float]
 """A family's label values, in order, and the figure."""
@@ -30,101 +31,133 @@ class Family:
     labels: tuple[str, ...] = ("queue",)
 
 
-def counter(name: str, help: str) -> Family:
+@dataclass(frozen=True, slots=True)
+class QueueFamily(Family):
+    """A family about queues: the figure it is read from, and the panel that shows it."""
+
+    source: str = ""
+    """Name in `il1_stats`, or of a figure of `Roots`; prefix of the names if there is a second
+    label. Empty for the number of queues."""
+
+    of_others: Literal["sum", "max"] = "sum"
+    """Function that combines the figures of the queues without lines of their own."""
+
+    values: tuple[str, ...] = ()
+    """Values of the second label; `source` followed by one is the figure's name."""
+
+    panel: str = ""
+    """Title of the dashboard's panel that shows it; empty if none does."""
+
+    line: str = ""
+    """Name of its line in that panel; empty if the panel has an expression of its own."""
+
+
+def counter(source: str, help: str, panel: str = "", line: str = "") -> QueueFamily:
     """Return a family that only rises."""
-    help = f"{help}, since the queue was created"
-    return Family(f"interlock_queue_{name}_total", "counter", help)
+    name = f"interlock_queue_{source}_total"
+    return QueueFamily(name, "counter", f"{help}{SINCE}", source=source, panel=panel, line=line)
 
 
-def gauge(name: str, help: str) -> Family:
+def gauge(
+    source: str, help: str, panel: str = "", line: str = "", name: str = "",
+    of_others: Literal["sum", "max"] = "sum",
+) -> QueueFamily:  # fmt: skip
     """Return a family that rises and falls."""
-    return Family(f"interlock_queue_{name}", "gauge", help)
+    name = f"interlock_queue_{name or source}"
+    return QueueFamily(
+        name, "gauge", help, source=source, of_others=of_others, panel=panel, line=line
+    )
 
 
+def of_each(
+    name: str, label: str, values: tuple[str, ...], help: str, panel: str, source: str = ""
+) -> QueueFamily:
+    """Return a gauge with a line for each value of a second label."""
+    name = f"interlock_queue_{name}"
+    return QueueFamily(name, "gauge", help, ("queue", label), source, "sum", values, panel)
+
+
+SINCE = ", since the queue was created"
 STATES = ("delayed", "waiting", "ready", "leased", "backing_off", "held")
 """The states of an unsettled message; `interlock_queue_messages` has a line for each."""
 
-MESSAGES = Family(
-    "interlock_queue_messages",
-    "gauge",
+MESSAGES = of_each(
+    "messages",
+    "state",
+    STATES,
     "unsettled messages, by state; held ones block their keys until an operator acts",
-    ("queue", "state"),
+    "Messages by state",
 )
-OLDEST = {
-    "oldest_ready": gauge(
-        "oldest_ready_seconds",
-        "seconds that the oldest ready message has been in its place; 0 while none is ready",
-    ),
-    "oldest_waiting": gauge(
-        "oldest_waiting_seconds",
-        "seconds that the oldest blocked or paused message has waited; 0 while none waits",
-    ),
-}
-# By the names of `Roots.figures`: a queue in which nothing is blocked has none.
-STALLS = {
-    "blocked": gauge(
-        "blocked",
-        "messages that wait for the roots of the queue, each counted once; up to 2,000",
-    ),
-    "blocked_by_one": gauge(
-        "blocked_by_one", "messages that wait for the root that blocks most; up to 2,000"
-    ),
-    "slow_leases": gauge(
-        "slow_leases", "messages that have been leased for 60 seconds or longer; up to 100"
-    ),
-}
-ROOTS = Family(
-    "interlock_queue_roots",
-    "gauge",
-    "messages and pauses that block others; leased messages count after 60 seconds",
-    ("queue", "kind"),
-)
-KINDS = ("held", "leased", "backing_off", "paused")
-# By the names of il1_stats.
-GAUGES = {
-    "dead": gauge("dead", "dead letters"),
-    "bytes": gauge("bytes", "bytes of unsettled messages; 0 if the queue does not count them"),
-    "lanes": gauge("keys", "keys with unsettled messages"),
-    "paused": gauge("paused", "paused keys, plus one while the queue itself is paused"),
-    "sealed": gauge("sealed", "1 while the queue refuses puts, else 0"),
-    "full": gauge("full", "1 while the queue has no room for another message, else 0"),
-    "results": gauge("results", "results kept"),
-    "result_bytes": gauge("result_bytes", "bytes of the results kept"),
-}
-COUNTERS = {
-    "puts": counter("puts", "messages put"),
-    "leases": counter("leases", "messages leased"),
-    "acks": counter("acks", "messages settled as handled"),
-    "retries": counter("retries", "messages returned for a further attempt"),
-    "releases": counter("releases", "messages returned with their attempt unchanged"),
-    "leases_expired": counter("leases_expired", "leases that expired"),
-    "revoked": counter("revoked", "leases that were revoked"),
-    "dead_lettered": counter("dead_lettered", "messages that became dead letters"),
-    "cancelled": counter("cancelled", "messages cancelled"),
-    "skipped": counter("skipped", "held messages that were skipped"),
-    "requeued": counter("requeued", "dead letters that were requeued"),
-    "deduplicated": counter("deduplicated", "puts with a known dedup string"),
-    "messages_expired": counter("messages_expired", "messages dropped because they had expired"),
-    "dead_expired": counter("dead_expired", "dead letters removed because of their age"),
-}
-QUEUES = Family("interlock_queues", "gauge", "number of queues", ())
-CUT = Family(
+# An engine that does not report one of these in `il1_stats` has no such family.
+OLDEST = (
+    gauge("oldest_ready",
+          "seconds that the oldest ready message has been in its place; 0 while none is ready",
+          "Oldest ready", name="oldest_ready_seconds", of_others="max"),
+    gauge("oldest_waiting",
+          "seconds that the oldest blocked or paused message has waited; 0 while none waits",
+          "Age of waiting messages", name="oldest_waiting_seconds", of_others="max"),
+)  # fmt: skip
+GAUGES = (
+    # By the names of `Roots.figures`: a queue in which nothing is blocked has none.
+    gauge("blocked",
+          "messages that wait for the roots of the queue, each counted once; up to 2,000",
+          "Blocked messages"),
+    # The worst one of the others: a root in one queue blocks nothing in another.
+    gauge("blocked_by_one", "messages that wait for the root that blocks most; up to 2,000",
+          "Blocked messages", of_others="max"),
+    gauge("slow_leases", "messages that have been leased for 60 seconds or longer; up to 100",
+          "Blockers", "leased for 60 s"),
+    of_each("roots", "kind", ("held", "leased", "backing_off", "paused"),
+            "messages and pauses that block others; leased messages count after 60 seconds",
+            "Blockers", "roots_"),
+    # By the names of il1_stats.
+    gauge("dead", "dead letters", "Dead letters"),
+    gauge("bytes", "bytes of unsettled messages; 0 if the queue does not count them", "Kept",
+          "messages"),
+    gauge("lanes", "keys with unsettled messages", name="keys"),
+    gauge("paused", "paused keys, plus one while the queue itself is paused",
+          "Paused, sealed or full"),
+    gauge("sealed", "1 while the queue refuses puts, else 0", "Paused, sealed or full"),
+    gauge("full", "1 while the queue has no room for another message, else 0",
+          "Paused, sealed or full"),
+    gauge("results", "results kept"),
+    gauge("result_bytes", "bytes of the results kept", "Kept", "results"),
+)  # fmt: skip
+COUNTERS = (
+    counter("puts", "messages put", "Put, leased, handled", "put"),
+    counter("leases", "messages leased", "Put, leased, handled", "leased"),
+    counter("acks", "messages settled as handled", "Put, leased, handled", "handled"),
+    counter("retries", "messages returned for a further attempt", "Failures", "retried"),
+    counter("releases", "messages returned with their attempt unchanged", "Failures",
+            "given back"),
+    counter("leases_expired", "leases that expired", "Failures", "lease ran out"),
+    counter("revoked", "leases that were revoked", "Failures", "lease revoked"),
+    counter("dead_lettered", "messages that became dead letters", "Failures", "dead"),
+    counter("cancelled", "messages cancelled", "Operated", "cancelled"),
+    counter("skipped", "held messages that were skipped", "Operated", "skipped"),
+    counter("requeued", "dead letters that were requeued", "Operated", "requeued"),
+    counter("deduplicated", "puts with a known dedup string", "Operated", "deduplicated"),
+    counter("messages_expired", "messages dropped because they had expired"),
+    counter("dead_expired", "dead letters removed because of their age"),
+)  # fmt: skip
+QUEUES = QueueFamily("interlock_queues", "gauge", "number of queues", (), panel="Queues")
+CUT = QueueFamily(
     "interlock_queues_cut",
     "gauge",
     'queues without their own lines, summed as queue="other"',
     (),
 )
-QUEUE_FAMILIES = (
-    MESSAGES,
-    *OLDEST.values(),
-    *STALLS.values(),
-    ROOTS,
-    *GAUGES.values(),
-    *COUNTERS.values(),
-    QUEUES,
-    CUT,
-)
+QUEUE_FAMILIES = (MESSAGES, *OLDEST, *GAUGES, *COUNTERS, QUEUES, CUT)
 """In the order in which they are printed."""
+
+RATED = ("puts", "leases", "acks", "retries", "leases_expired")
+"""Counters that live views show as rates."""
+
+
+def rates_of(before: Mapping[str, int], now: Mapping[str, int], passed: float) -> dict[str, float]:
+    """Return the increase per second of each counter of `RATED`; `passed` is in seconds."""
+    return {name: max(now[name] - before[name], 0) / passed for name in RATED}
+
 
 OTHER = "other"
 """Name for the sum of queues without lines of their own."""
@@ -160,39 +193,37 @@ class QueueFigures:
         """
         own, others = self._divided(found)
         rest = [found[name] for name in others]
-        counted = self._sum_of_counters(others, rest)
+        counted = dict(zip(COUNTERS, self._sum_of_counters(others, rest), strict=True))
         labels, rows = [(name,) for name in own], [found[name] for name in own]
-
-        def by_queue(values: Iterable[float], of_rest: float) -> list[Sample]:
-            told: list[Sample] = list(zip(labels, values, strict=True))
-            return [*told, ((OTHER,), of_rest)] if rest else told
-
-        messages: list[Sample] = [
-            ((name, state), found[name][state]) for name in own for state in STATES
-        ]
-        if rest:
-            messages += [((OTHER, state), sum(one[state] for one in rest)) for state in STATES]
-        yield MESSAGES, messages
-        for name, family in OLDEST.items():
-            if all(name in stats for stats in found.values()):
-                oldest = max((_age(one[name], now) for one in rest), default=0.0)
-                yield family, by_queue([_age(stats[name], now) for stats in rows], oldest)
-        for name, family in STALLS.items():
-            # The worst one of the others: a root in one queue blocks nothing in another.
-            worst = max if name == "blocked_by_one" else sum
-            yield family, by_queue(_figures(name, rows), worst([0, *_figures(name, rest)]))
-        roots: list[Sample] = [
-            ((name, kind), found[name].get(f"roots_{kind}", 0)) for name in own for kind in KINDS
-        ]
-        if rest:
-            roots += [((OTHER, kind), sum(_figures(f"roots_{kind}", rest))) for kind in KINDS]
-        yield ROOTS, roots
-        for name, family in GAUGES.items():
-            yield family, by_queue(_figures(name, rows), sum(_figures(name, rest)))
-        for (name, family), of_rest in zip(COUNTERS.items(), counted, strict=True):
-            yield family, by_queue(_figures(name, rows), of_rest)
-        yield QUEUES, [((), len(found) + unseen)]
-        yield CUT, [((), len(others) + unseen)]
+        for family in QUEUE_FAMILIES:
+            samples: list[Sample]
+            if family in (QUEUES, CUT):
+                listed = found if family is QUEUES else others
+                yield family, [((), len(listed) + unseen)]
+                continue
+            if family in OLDEST and not all(family.source in stats for stats in found.values()):
+                continue
+            if family.values:
+                samples = [
+                    ((name, value), stats.get(f"{family.source}{value}", 0))
+                    for name, stats in zip(own, rows, strict=True)
+                    for value in family.values
+                ]
+                if rest:
+                    samples += [
+                        ((OTHER, value), sum(_figures(f"{family.source}{value}", rest)))
+                        for value in family.values
+                    ]
+            else:
+                samples = list(zip(labels, _of_all(family, rows, now), strict=True))
+                if family in counted:
+                    of_rest: float = counted[family]
+                else:
+                    together = max if family.of_others == "max" else sum
+                    of_rest = together([0, *_of_all(family, rest, now)])
+                if rest:
+                    samples.append(((OTHER,), of_rest))
+            yield family, samples
 
     def _divided(self, found: Iterable[str]) -> tuple[list[str], list[str]]:
         """Return the names that have lines of their own, and the others."""
@@ -216,7 +247,7 @@ class QueueFigures:
     ) -> list[int]:
         seen: dict[str, tuple[int, ...]] = {}
         for queue, stats in zip(others, rest, strict=True):
-            values = tuple(stats.get(name, 0) for name in COUNTERS)
+            values = tuple(stats.get(family.source, 0) for family in COUNTERS)
             before = self._seen.get(queue, (0,) * len(values))
             for at, (old, new) in enumerate(zip(before, values, strict=True)):
                 # A counter that fell belongs to a queue that was dropped and created again.
@@ -224,6 +255,14 @@ class QueueFigures:
             seen[queue] = values
         self._seen = seen
         return self._counted
+
+
+def _of_all(
+    family: QueueFamily, all_stats: Iterable[Mapping[str, int]], now: float
+) -> list[int] | list[float]:
+    """Return the figures of these queues; for the oldest messages, their ages."""
+    figures = _figures(family.source, all_stats)
+    return [_age(since, now) for since in figures] if family in OLDEST else figures
 
 
 def _figures(name: str, all_stats: Iterable[Mapping[str, int]]) -> list[int]:

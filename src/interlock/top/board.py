@@ -19,6 +19,7 @@ from interlock.client.request import Refused
 from interlock.client.wire.records import Letter, Stored
 from interlock.errors import PayloadError
 from interlock.roots import Roots
+from interlock.runtime.queue_figures import rates_of
 from interlock.worker.message.tasks import UnknownVersion
 
 __all__ = ["ACTIONS", "Action", "Board", "Entry", "Look", "QueueLook", "WorkerLook"]
@@ -86,7 +87,7 @@ class Board:
         now, stats = time.monotonic(), self.operator.all_stats()
         passed = max(now - self._asked, 1e-6)
         rates = {
-            name: {rate: max(counts[rate] - self._before[name][rate], 0) / passed for rate in RATED}
+            name: rates_of(self._before[name], counts, passed)
             for name, counts in stats.items()
             if name in self._before
         }
@@ -207,7 +208,6 @@ def task_of(payload: bytes) -> str:
         return ""
 
 
-RATED = ("puts", "leases", "acks", "retries", "leases_expired")
 COURSE = 60
 """Polls that are remembered."""
 SHOWN = 200

@@ -12,7 +12,8 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
 from interlock.errors import InterlockError
-from interlock.top.board import ACTIONS, RATED, Action, Board, Entry, QueueLook
+from interlock.runtime.queue_figures import RATED
+from interlock.top.board import ACTIONS, Action, Board, Entry, QueueLook
 from interlock.top.confirmation import Confirmation
 from interlock.top.text import cell, keys, number, one_line
 from interlock.top.view import Table, View

@@ -8,7 +8,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
-from interlock.top.board import RATED, Look
+from interlock.runtime.queue_figures import RATED
+from interlock.top.board import Look
 from interlock.top.queue import QueueView
 from interlock.top.text import cell, course, number, one_line
 from interlock.top.view import Table, View

@@ -18,6 +18,7 @@ from interlock.cli.queue.subcommand import (
     on_queue,
 )
 from interlock.cli.tables import printable, table
+from interlock.runtime.queue_figures import COUNTERS, SINCE
 
 if TYPE_CHECKING:
     from interlock.client.admin.operator import Operator
@@ -157,9 +158,7 @@ SECTIONS = (
     ),
     (
         "since it was created",
-        ("puts", "leases", "acks", "retries", "releases", "leases_expired", "revoked",
-         "dead_lettered", "cancelled", "skipped", "requeued", "deduplicated", "messages_expired",
-         "dead_expired"),
+        tuple(family.source for family in COUNTERS),
     ),
 )  # fmt: skip
 MEANINGS = {
@@ -176,9 +175,4 @@ MEANINGS = {
     "results": "kept results",
     "oldest_ready": "since the oldest ready message took its place",
     "oldest_waiting": "since the oldest waiting message began to wait",
-    "leases_expired": "leases that expired",
-    "dead_lettered": "messages that became dead letters",
-    "deduplicated": "puts with a known dedup string",
-    "messages_expired": "messages dropped because they had expired",
-    "dead_expired": "dead letters removed because of their age",
-}
+} | {family.source: family.help.removesuffix(SINCE) for family in COUNTERS}

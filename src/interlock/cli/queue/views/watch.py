@@ -12,8 +12,9 @@ from interlock.cli.flags import Flag, positive, seconds
 from interlock.cli.queue import show
 from interlock.cli.queue.subcommand import ask, declare, emit, on_queue
 from interlock.cli.queue.views.overview import aged, gates_text
-from interlock.cli.queue.views.watch_all import CLEAR, RATED, fitted, rates_of, watch_all
+from interlock.cli.queue.views.watch_all import CLEAR, fitted, watch_all
 from interlock.cli.tables import printable, table
+from interlock.runtime.queue_figures import RATED, rates_of
 
 if TYPE_CHECKING:
     from interlock.client.admin.operator import Operator

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from interlock.cli.queue.subcommand import emit, emit_all
 from interlock.cli.queue.views.overview import aged, gates_text
 from interlock.cli.tables import printable, table
+from interlock.runtime.queue_figures import RATED, rates_of
 
 if TYPE_CHECKING:
     from interlock.client.admin.operator import Operator
@@ -69,11 +70,6 @@ def lines(counts: Counts, rates: Rates) -> str:
     return table(("queue", "depth", *SHOWN[1:], *(f"{rate}/s" for rate in RATED), ""), rows)
 
 
-def rates_of(before: dict[str, int], now: dict[str, int], passed: float) -> dict[str, float]:
-    """Return each counter's increase per second."""
-    return {name: max(now[name] - before[name], 0) / passed for name in RATED}
-
-
 def fitted(text: str) -> str:
     """Cut a page to the terminal: wrapped lines would push the first ones out."""
     columns, rows = shutil.get_terminal_size()
@@ -82,4 +78,3 @@ def fitted(text: str) -> str:
 
 CLEAR = "\x1b[H\x1b[2J"
 SHOWN = ("unsettled", "ready", "leased", "held", "dead")
-RATED = ("puts", "leases", "acks", "retries", "leases_expired")
