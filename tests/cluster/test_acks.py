@@ -55,7 +55,9 @@ def acked(node: NodeProcess, key: str) -> None:
     eventually(is_acked, lambda: node.log)
 
 
-def test_a_write_waits_for_another_machine_and_is_done_without(nodes: Nodes) -> None:
+def test_a_write_that_no_other_machine_confirms_is_applied_but_times_out(
+    nodes: Nodes,
+) -> None:
     a = on(nodes, "a", *ACK)
     url = f"interlock+cluster://127.0.0.1:{nodes.port}/presence?timeout=20"
     table = nodes.stack.enter_context(interlock.connect(url)).table("presence", Presence)
@@ -100,7 +102,9 @@ def test_a_write_waits_for_another_machine_and_is_done_without(nodes: Nodes) -> 
         asked_for(a, "z")
 
 
-def test_an_acknowledged_write_outlives_its_machine_and_the_end_of_the_log(nodes: Nodes) -> None:
+def test_an_acknowledged_write_survives_the_loss_of_its_machine_and_of_the_log(
+    nodes: Nodes,
+) -> None:
     a, b = on(nodes, "a", *ACK), on(nodes, "b")
     acked(a, "x")
     with client(a) as asked:
@@ -142,7 +146,7 @@ def test_hundreds_of_connections_wait_and_are_answered_when_the_node_ends(nodes:
     assert increased(b, "y", 0) == 450
 
 
-def test_two_nodes_with_one_name_are_told(nodes: Nodes) -> None:
+def test_two_nodes_with_the_same_name_are_reported(nodes: Nodes) -> None:
     a = on(nodes, "a")
     folder = nodes.folder / "other"
     folder.mkdir()

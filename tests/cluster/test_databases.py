@@ -73,7 +73,7 @@ both = pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 
 
 @both
-def test_a_node_is_killed_in_the_middle_and_its_database_goes_on(nodes: Nodes, url: str) -> None:
+def test_a_database_is_complete_after_its_node_is_killed(nodes: Nodes, url: str) -> None:
     a = nodes.start("a", "--database", url)
     for number in range(1, 3):
         for key in "abc":
@@ -88,7 +88,7 @@ def test_a_node_is_killed_in_the_middle_and_its_database_goes_on(nodes: Nodes, u
 
 
 @both
-def test_an_engine_that_has_lost_all_has_the_rows_of_a_database(nodes: Nodes, url: str) -> None:
+def test_an_emptied_engine_is_restored_from_a_database(nodes: Nodes, url: str) -> None:
     a = nodes.start("a", "--database", url)
     wanted = {f"k{number}": number for number in range(300)}
     with client(a) as one, one.pipeline(transaction=False) as many:
@@ -110,7 +110,7 @@ def test_an_engine_that_has_lost_all_has_the_rows_of_a_database(nodes: Nodes, ur
     eventually(partial(has, nodes.start("c"), "k299", 299))
 
 
-def test_a_database_one_loss_behind_has_what_the_nodes_have(nodes: Nodes, url: str) -> None:
+def test_a_database_that_missed_a_loss_converges_with_the_nodes(nodes: Nodes, url: str) -> None:
     a, b = nodes.start("a", "--database", url), nodes.start("b")
     for _ in range(20):
         increased(a, "n")
@@ -129,7 +129,7 @@ def test_a_database_one_loss_behind_has_what_the_nodes_have(nodes: Nodes, url: s
     written(url, {"n": 26, "m": 1}, a, b)
 
 
-def test_what_only_a_database_has_comes_into_a_log_that_has_rows(nodes: Nodes, url: str) -> None:
+def test_rows_only_a_database_has_are_added_to_a_log_with_rows(nodes: Nodes, url: str) -> None:
     a = nodes.start("a", "--database", url)
     increased(a, "n", 3)
     increased(a, "m", 1)
@@ -146,7 +146,7 @@ def test_what_only_a_database_has_comes_into_a_log_that_has_rows(nodes: Nodes, u
     written(url, {"n": 13, "m": 1, "o": 5}, b, c)
 
 
-def test_an_old_database_of_another_history_is_refused_or_taken_when_asked_for(
+def test_a_database_of_another_history_is_refused_unless_requested(
     nodes: Nodes, tmp_path: Path
 ) -> None:
     url = f"sqlite://{tmp_path}/old.db"
@@ -170,9 +170,7 @@ def test_an_old_database_of_another_history_is_refused_or_taken_when_asked_for(
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
-def test_two_nodes_write_one_database_and_one_goes_on_when_the_other_ends(
-    nodes: Nodes, url: str
-) -> None:
+def test_one_of_two_nodes_continues_a_database_when_the_other_ends(nodes: Nodes, url: str) -> None:
     a, b = (nodes.start(name, "--database", url) for name in "ab")
     for _ in range(30):
         increased(a, "n")
@@ -185,7 +183,7 @@ def test_two_nodes_write_one_database_and_one_goes_on_when_the_other_ends(
     assert mark(url)["epoch"] == 0
 
 
-def test_a_database_that_takes_nothing_is_a_figure_until_it_does(nodes: Nodes, url: str) -> None:
+def test_a_failing_database_sets_a_metric_until_it_recovers(nodes: Nodes, url: str) -> None:
     a = nodes.start("a", "--database", url)
     increased(a, "n")
     written(url, {"n": 1}, a)
@@ -200,7 +198,7 @@ def test_a_database_that_takes_nothing_is_a_figure_until_it_does(nodes: Nodes, u
     eventually(lambda: failing() == 0, lambda: a.log)
 
 
-def test_nodes_start_and_go_on_while_their_database_is_away(nodes: Nodes) -> None:
+def test_nodes_start_and_work_while_their_database_is_away(nodes: Nodes) -> None:
     with Server("-c", "fsync=off") as server:
         flags = ("--database", server.url)
         a = nodes.start("a", *flags)
@@ -227,9 +225,7 @@ def test_nodes_start_and_go_on_while_their_database_is_away(nodes: Nodes) -> Non
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
-def test_a_database_that_refuses_the_node_is_an_error_that_says_what_to_do(
-    nodes: Nodes, url: str
-) -> None:
+def test_a_database_that_refuses_the_node_is_an_error_with_advice(nodes: Nodes, url: str) -> None:
     a = nodes.start("a", "--database", url)
     increased(a, "n")
     written(url, {"n": 1}, a)

@@ -89,7 +89,7 @@ def two(tmp_path: Path) -> Iterator[Two]:
         yield Two(stack, tmp_path)
 
 
-def test_both_add_up_what_was_written_while_they_were_cut_apart(two: Two) -> None:
+def test_both_data_centres_merge_writes_made_while_disconnected(two: Two) -> None:
     east, west = two.nodes["east"], two.nodes["west"]
     increased(east, "alice", 10)
     two.same({"alice": 10})
@@ -111,7 +111,7 @@ def test_both_add_up_what_was_written_while_they_were_cut_apart(two: Two) -> Non
     eventually(lambda: 'interlock_node_link_cut{dc="west"} 0' in page(east, "/metrics")[1])
 
 
-def test_sums_are_exact_over_random_writes_and_cuts_and_deletes_win(two: Two) -> None:
+def test_sums_are_exact_and_deletes_win_over_random_writes_and_cuts(two: Two) -> None:
     chance, wanted = random.Random(27), dict.fromkeys("abcdefgh", 0)
     for _ in range(6):
         for _ in range(25):
@@ -137,7 +137,7 @@ def test_sums_are_exact_over_random_writes_and_cuts_and_deletes_win(two: Two) ->
             assert engine.xlen(f"il:log:{{presence.{dc}}}") < 2000
 
 
-def test_a_data_centre_that_has_lost_all_has_the_rows_of_the_other(two: Two) -> None:
+def test_a_data_centre_that_lost_everything_is_restored_from_the_other(two: Two) -> None:
     for _ in range(5):
         increased(two.nodes["east"], "n")
         increased(two.nodes["west"], "n")
@@ -152,7 +152,7 @@ def test_a_data_centre_that_has_lost_all_has_the_rows_of_the_other(two: Two) -> 
     two.same({"n": 12})
 
 
-def test_an_engine_that_loses_what_the_other_sent_is_sent_it_again(two: Two) -> None:
+def test_entries_of_the_other_data_centre_lost_by_an_engine_are_sent_again(two: Two) -> None:
     increased(two.nodes["west"], "n", 3)
     two.same({"n": 3})
     two.nodes["west"].kill()
@@ -162,7 +162,7 @@ def test_an_engine_that_loses_what_the_other_sent_is_sent_it_again(two: Two) -> 
     two.same({"n": 3, "m": 1})
 
 
-def test_another_node_sends_when_the_one_that_did_ends(two: Two) -> None:
+def test_another_node_takes_over_the_link_when_its_sender_ends(two: Two) -> None:
     increased(two.nodes["east"], "n")
     two.same({"n": 1})
     first = two.nodes["east"]

@@ -27,7 +27,7 @@ def status_of_others(asked: Any) -> bytes:
     return json.dumps(json.loads(asked.execute_command("NODE", "STATUS"))["nodes"]).encode()
 
 
-def test_increments_count_once_while_nodes_read_their_log_anew_and_end(nodes: Nodes) -> None:
+def test_increments_count_once_while_nodes_reload_their_log_and_end(nodes: Nodes) -> None:
     a, b = nodes.start_both()
     increased(b, "n", 0)
     with client(a) as one:
@@ -46,7 +46,7 @@ def test_increments_count_once_while_nodes_read_their_log_anew_and_end(nodes: No
         eventually(partial(has, node, "n", 61), lambda: a.log + b.log)
 
 
-def test_two_losses_in_turn_with_absent_nodes_leave_all_writes_and_equal_nodes(
+def test_two_consecutive_losses_with_absent_nodes_lose_no_write(
     nodes: Nodes,
 ) -> None:
     a, b = nodes.start_both()

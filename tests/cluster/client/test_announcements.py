@@ -42,7 +42,7 @@ def node(id: str) -> Announcement:
     return Announcement(id=id, dc="east", role="joining", address="127.0.0.1:1")
 
 
-def test_what_is_announced_is_found_until_it_is_withdrawn(engine_url: str, name: str) -> None:
+def test_an_announced_node_is_found_until_it_withdraws(engine_url: str, name: str) -> None:
     with interlock.connect(engine_url) as client:
         assert announcements(client, name) == []
         announce(client, name, node("b2"), LONG)
@@ -53,21 +53,21 @@ def test_what_is_announced_is_found_until_it_is_withdrawn(engine_url: str, name:
         assert announcements(client, name) == [node("b2")]
 
 
-def test_what_is_announced_again_is_as_the_last_says(engine_url: str, name: str) -> None:
+def test_a_repeated_announcement_replaces_the_earlier_one(engine_url: str, name: str) -> None:
     with interlock.connect(engine_url) as client:
         announce(client, name, node("a1"), LONG)
         announce(client, name, A1, LONG)
         assert announcements(client, name) == [A1]
 
 
-def test_who_says_nothing_any_more_is_forgotten(engine_url: str, name: str) -> None:
+def test_a_node_that_stops_announcing_is_dropped(engine_url: str, name: str) -> None:
     with interlock.connect(engine_url) as client:
         announce(client, name, node("a1"), LONG)
         announce(client, name, node("b2"), 1)
         eventually(lambda: announcements(client, name) == [node("a1")])
 
 
-def test_what_is_no_announcement_is_passed_over(redis_url: str, name: str) -> None:
+def test_a_malformed_announcement_is_ignored(redis_url: str, name: str) -> None:
     with interlock.connect(redis_url) as client, redis.Redis.from_url(redis_url) as server:
         for id, text in (("x", "{"), ("y", '{"id": "y"}'), ("z", b"\xff")):
             server.set(f"il:node:{{{name}}}:{id}", text)
@@ -79,7 +79,7 @@ def test_what_is_no_announcement_is_passed_over(redis_url: str, name: str) -> No
         assert [one.id for one in announcements(client, name)] == ["a1", "n"]
 
 
-def test_many_that_are_gone_leave_no_ids(redis_url: str, name: str) -> None:
+def test_ids_of_many_expired_nodes_are_removed(redis_url: str, name: str) -> None:
     with interlock.connect(redis_url) as client, redis.Redis.from_url(redis_url) as server:
         server.sadd(f"il:nodes:{{{name}}}", *(f"gone-{n}" for n in range(100)))
         announce(client, name, A1, LONG)
@@ -89,7 +89,7 @@ def test_many_that_are_gone_leave_no_ids(redis_url: str, name: str) -> None:
         assert server.pttl(f"il:nodes:{{{name}}}") > 0
 
 
-def test_an_emptied_engine_has_it_again_with_the_next_announcement(
+def test_the_next_announcement_restores_a_node_on_an_emptied_engine(
     redis_url: str, name: str
 ) -> None:
     with interlock.connect(redis_url) as client, redis.Redis.from_url(redis_url) as server:
@@ -100,7 +100,7 @@ def test_an_emptied_engine_has_it_again_with_the_next_announcement(
         assert announcements(client, name) == [A1]
 
 
-def test_names_that_are_none(redis_url: str) -> None:
+def test_an_invalid_cluster_name_is_refused(redis_url: str) -> None:
     with interlock.connect(redis_url) as client:
         for wrong in ("", "a b", "a{b", "a:b", "a/b", "x" * 61, "a\n"):
             with pytest.raises(ValueError, match="allowed: up to 60 bytes"):
@@ -111,20 +111,20 @@ def test_names_that_are_none(redis_url: str) -> None:
             announcements(client, 5)  # type: ignore[arg-type]
 
 
-def test_an_engine_that_is_not_there() -> None:
+def test_announcing_to_an_unreachable_engine_raises() -> None:
     client = interlock.connect("redis://127.0.0.1:1?timeout=0.2")
     with client, pytest.raises(EngineUnavailable, match="did not answer about the nodes of"):
         announce(client, "c", A1, LONG)
 
 
-def test_a_hub_without_the_table_says_what_it_lacks() -> None:
+def test_announcing_on_a_hub_without_the_table_names_the_missing_setting() -> None:
     with interlock.Hub(port=0, workers=1) as hub:
         client = interlock.connect(f"interlock://{hub.addresses[0]}")
         with client, pytest.raises(NotATable, match=r"key_size = 128"):
             announce(client, "c", A1, LONG)
 
 
-def test_a_hub_with_another_table_of_that_name(tmp_path: Path) -> None:
+def test_announcing_on_a_hub_with_another_schema_is_refused(tmp_path: Path) -> None:
     entry = {"name": "nodes", "columns": "n: U8", "capacity": 10, "path": str(tmp_path / "n")}
     with interlock.Hub(port=0, workers=1, table=[entry]) as hub:
         client = interlock.connect(f"interlock://{hub.addresses[0]}")
@@ -132,7 +132,9 @@ def test_a_hub_with_another_table_of_that_name(tmp_path: Path) -> None:
             announce(client, "c", A1, LONG)
 
 
-def test_a_cluster_of_redis_has_all_of_a_cluster_on_one_server(tmp_path: Path, name: str) -> None:
+def test_a_redis_cluster_stores_all_announcements_of_a_cluster_on_one_server(
+    tmp_path: Path, name: str
+) -> None:
     with redis_cluster(tmp_path) as ports:
         for n in range(8):  # on each of the three
             with interlock.connect(f"redis+cluster://127.0.0.1:{ports[0]}") as client:
@@ -140,7 +142,7 @@ def test_a_cluster_of_redis_has_all_of_a_cluster_on_one_server(tmp_path: Path, n
                 assert announcements(client, f"{name}{n}") == [A1]
 
 
-def test_who_may_only_read_them_finds_the_nodes(redis_url: str, name: str) -> None:
+def test_a_user_with_read_rights_finds_the_nodes(redis_url: str, name: str) -> None:
     with redis.Redis.from_url(redis_url) as server:
         rights = ("on", ">secret", "+smembers", "+mget", "~il:node*")
         server.execute_command("ACL", "SETUSER", name, *rights)

@@ -59,7 +59,7 @@ class Writer:
         self._client.close()
 
 
-def test_who_writes_and_reads_sees_no_error_when_nodes_die(nodes: NodeCluster) -> None:
+def test_a_client_sees_no_error_when_nodes_die(nodes: NodeCluster) -> None:
     writers = [Writer(nodes.url, f"k{n}") for n in range(3)]
     for name in ("a1", "a2"):
         for writer in writers:
@@ -79,7 +79,7 @@ def test_who_writes_and_reads_sees_no_error_when_nodes_die(nodes: NodeCluster) -
             assert writer.sums <= found.unread <= writer.sums + writer.unknown
 
 
-def test_a_node_that_hangs_is_left(nodes: NodeCluster) -> None:
+def test_a_client_leaves_a_node_that_hangs(nodes: NodeCluster) -> None:
     # A call waits a quarter of its time for the node that hangs.
     writer = Writer(nodes.url, "k", timeout=12)
     writer.goes_on()
@@ -95,7 +95,7 @@ def test_a_node_that_hangs_is_left(nodes: NodeCluster) -> None:
         assert writer.sums <= unread <= writer.sums + writer.unknown
 
 
-def test_asyncio_goes_on_too(nodes: NodeCluster) -> None:
+def test_an_asyncio_client_fails_over_too(nodes: NodeCluster) -> None:
     async def main() -> None:
         async with interlock.connect(f"{nodes.url}?timeout=30") as client:
             table = client.table("presence", Presence)
@@ -109,7 +109,7 @@ def test_asyncio_goes_on_too(nodes: NodeCluster) -> None:
     asyncio.run(main())
 
 
-def test_queues_are_there_by_the_same_url(nodes: NodeCluster) -> None:
+def test_queues_of_the_engine_can_be_used_by_the_cluster_url(nodes: NodeCluster) -> None:
     with interlock.connect(nodes.url) as client:
         queue = client.queue("jobs")
         queue.put("job", keys=["k"])

@@ -87,7 +87,7 @@ def eventually(what: Any) -> None:
 # -- Which node ----------------------------------------------------------------------------------
 
 
-def test_one_node_is_used_and_it_is_of_the_own_data_centre(pair: Pair) -> None:
+def test_a_client_uses_one_node_of_its_own_data_centre(pair: Pair) -> None:
     for dc, home in (("east", 0), ("west", 1)):
         before = len(pair.gates[1 - home].stub.commands)
         with pair.table(f"dc={dc}") as table:
@@ -112,7 +112,7 @@ def test_without_a_data_centre_any_near_node_is_chosen(
     raise AssertionError("one of both is never chosen")
 
 
-def test_who_drains_joins_or_lags_comes_last(pair: Pair) -> None:
+def test_draining_joining_and_lagging_nodes_are_chosen_last(pair: Pair) -> None:
     for more in ({"draining": True}, {"role": "joining"}, {"lag_ms": 60_000.0}):
         pair.tell(0, **more)
         before = pair.gates[0].count(b"MGET")
@@ -125,7 +125,7 @@ def test_who_drains_joins_or_lags_comes_last(pair: Pair) -> None:
     assert pair.gates[0].count(b"MGET") == before + 1
 
 
-def test_a_home_that_drains_is_left(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_leaves_a_draining_node(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(members, "EACH", 0.0)
     with pair.table() as table:
         table["k"] = ONE
@@ -136,14 +136,14 @@ def test_a_home_that_drains_is_left(pair: Pair, monkeypatch: pytest.MonkeyPatch)
         assert pair.gates[1].count(b"MGET") == 1
 
 
-def test_queues_of_the_same_url_are_the_engine_s(pair: Pair) -> None:
+def test_queues_of_a_cluster_url_are_on_the_engine(pair: Pair) -> None:
     with interlock.connect(pair.url) as client, interlock.connect(pair.engine.url) as other:
         client.queue(pair.name).put("job", keys=["k"])
         with other.queue(pair.name).get(timeout=10) as job:
             assert job == "job"
 
 
-def test_the_name_of_the_cluster_may_be_another_than_the_table_s(pair: Pair) -> None:
+def test_the_cluster_name_may_differ_from_the_table_name(pair: Pair) -> None:
     other = f"{pair.name}-cluster"
     node = Announcement(id="a", dc="x", role="serving", address=pair.gates[0].address)
     announce(pair.engine, other, node, HOUR)
@@ -155,7 +155,7 @@ def test_the_name_of_the_cluster_may_be_another_than_the_table_s(pair: Pair) -> 
 # -- Faults --------------------------------------------------------------------------------------
 
 
-def test_a_lost_answer_is_asked_for_again_where_that_does_no_harm(pair: Pair) -> None:
+def test_an_idempotent_call_whose_reply_was_lost_is_repeated(pair: Pair) -> None:
     with pair.table() as table:
         for fault in (unheard, unanswered):
             pair.gates[0].spoil(b"SET", fault)
@@ -192,7 +192,7 @@ def is_home(table: RemoteTable[Any], pair: Pair, n: int) -> bool:
     ],
 )
 @pytest.mark.parametrize("fault", [unheard, unanswered, says("UNANSWERED may have been done")])
-def test_what_may_have_been_done_is_not_done_twice(
+def test_a_write_that_may_have_been_applied_is_not_repeated(
     pair: Pair, word: bytes, call: Any, fault: Any
 ) -> None:
     with pair.table() as table:
@@ -205,7 +205,7 @@ def test_what_may_have_been_done_is_not_done_twice(
 
 
 @pytest.mark.parametrize("text", ["TRYAGAIN it drains", "NODE ended", "STALE x"])
-def test_what_was_surely_not_done_is_done_once(pair: Pair, text: str) -> None:
+def test_a_write_that_was_not_applied_is_repeated_once(pair: Pair, text: str) -> None:
     with pair.table() as table:
         table["k"] = ONE
         for gate in pair.gates:
@@ -233,7 +233,7 @@ def test_a_connection_that_the_server_closed_is_not_written_to(pair: Pair) -> No
     asyncio.run(main())
 
 
-def test_a_stale_node_is_passed_over_for_a_while(pair: Pair) -> None:
+def test_a_stale_node_is_skipped_for_a_while(pair: Pair) -> None:
     with pair.table() as table:
         table["k"] = ONE
         pair.gates[0].spoil(b"MGET", says("STALE not heard"))
@@ -244,7 +244,7 @@ def test_a_stale_node_is_passed_over_for_a_while(pair: Pair) -> None:
         eventually(lambda: is_home(table, pair, 0))
 
 
-def test_a_node_that_is_gone_is_left(pair: Pair) -> None:
+def test_a_client_leaves_a_node_that_disappeared(pair: Pair) -> None:
     with pair.table() as table:
         table["k"] = ONE
         pair.gates[0].close()
@@ -252,7 +252,7 @@ def test_a_node_that_is_gone_is_left(pair: Pair) -> None:
         assert table.incr("k", "unread") == 1
 
 
-def test_a_new_home_is_read_from_when_it_has_what_the_old_one_had(pair: Pair) -> None:
+def test_a_new_node_is_read_from_once_it_has_caught_up_with_the_old_one(pair: Pair) -> None:
     with pair.table() as table:
         table["k"] = ONE
         pair.gates[0].spoil(b"MGET", unheard)
@@ -265,7 +265,7 @@ def test_a_new_home_is_read_from_when_it_has_what_the_old_one_had(pair: Pair) ->
     assert words == [b"TIME", b"CAS", b"CAS", b"CAS", b"MGET", b"MGET"]
 
 
-def test_who_wrote_nothing_reads_where_no_write_is_done(pair: Pair) -> None:
+def test_a_client_that_wrote_nothing_reads_without_a_write(pair: Pair) -> None:
     with pair.table() as table:
         assert table.get("k") is None
         pair.gates[0].spoil(b"MGET", unheard)
@@ -274,7 +274,7 @@ def test_who_wrote_nothing_reads_where_no_write_is_done(pair: Pair) -> None:
         assert pair.gates[1].count(b"CAS") == 1
 
 
-def test_what_makes_homes_even_changes_nothing(pair: Pair) -> None:
+def test_the_write_that_synchronises_nodes_changes_no_row(pair: Pair) -> None:
     with pair.table() as table:
         table[b"\0"] = ONE
         table.incr(b"\0", "unread", 7)
@@ -285,7 +285,7 @@ def test_what_makes_homes_even_changes_nothing(pair: Pair) -> None:
         assert dict(table) == before
 
 
-def test_a_scan_goes_on_at_another_node_and_gives_each_row_once(
+def test_a_scan_continues_at_another_node_and_returns_each_row_once(
     redis_url: str, name: str, tmp_path: Path
 ) -> None:
     # Two tables of different sizes, so that a cursor of one is nothing at the other.
@@ -312,7 +312,7 @@ def test_a_scan_goes_on_at_another_node_and_gives_each_row_once(
             assert dict(met) == rows
 
 
-def test_what_was_under_way_elsewhere_is_seen_too(pair: Pair) -> None:
+def test_a_read_after_failover_sees_writes_in_flight_at_the_old_node(pair: Pair) -> None:
     goes_on = threading.Event()
 
     def held(command: list[bytes], do: Callable[[], bytes]) -> bytes:
@@ -335,7 +335,7 @@ def test_what_was_under_way_elsewhere_is_seen_too(pair: Pair) -> None:
         assert pair.gates[1].count(b"CAS") == 2
 
 
-def test_the_engine_may_be_away_once_it_has_told(
+def test_a_client_that_knows_the_nodes_works_without_the_engine(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(members, "EACH", 0.0)
@@ -352,7 +352,7 @@ def test_the_engine_may_be_away_once_it_has_told(
             assert table.incr("k", "unread") == 1
 
 
-def test_an_engine_that_was_emptied_has_not_lost_the_nodes(
+def test_an_emptied_engine_does_not_make_clients_drop_nodes(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(members, "EACH", 0.0)
@@ -365,7 +365,7 @@ def test_an_engine_that_was_emptied_has_not_lost_the_nodes(
         assert table["k"] == ONE
 
 
-def test_nodes_that_come_late_are_waited_for(redis_url: str, pair: Pair) -> None:
+def test_a_client_waits_for_nodes_that_start_late(redis_url: str, pair: Pair) -> None:
     name = f"{pair.name}-late"
     with interlock.connect(f"{pair.url}/{name}") as client, interlock.connect(redis_url) as engine:
         node = Announcement(id="a", dc="x", role="serving", address=pair.gates[0].address)
@@ -375,7 +375,7 @@ def test_nodes_that_come_late_are_waited_for(redis_url: str, pair: Pair) -> None
         late.join()
 
 
-def test_whom_nobody_answers_is_told_why(pair: Pair) -> None:
+def test_a_client_without_a_suitable_node_is_given_the_reason(pair: Pair) -> None:
     for cluster, other, why in (
         ("nobody", pair.name, "no node of cluster 'nobody' has announced itself"),
         (pair.name, "other", f"serves table 'other'; they serve {pair.name}"),
@@ -392,7 +392,7 @@ def test_whom_nobody_answers_is_told_why(pair: Pair) -> None:
         client.table("t", Presence).get("k")
 
 
-def test_a_refusal_for_too_long_is_told_and_nothing_was_done(pair: Pair) -> None:
+def test_a_refusal_that_lasts_until_the_timeout_is_raised_as_not_applied(pair: Pair) -> None:
     with pair.table("dc=east&timeout=0.5") as table:
         table["k"] = ONE
         for one in pair.gates:
@@ -402,7 +402,7 @@ def test_a_refusal_for_too_long_is_told_and_nothing_was_done(pair: Pair) -> None
         assert not told.value.unknown
 
 
-def test_what_a_node_refuses_for_good_is_raised_at_once(pair: Pair) -> None:
+def test_a_permanent_refusal_of_a_node_is_raised_at_once(pair: Pair) -> None:
     class Other(interlock.Row):
         n: U8
 
@@ -414,7 +414,7 @@ def test_what_a_node_refuses_for_good_is_raised_at_once(pair: Pair) -> None:
             table.incr("k", "small", 1000)
 
 
-def test_asyncio_follows_too(pair: Pair) -> None:
+def test_an_asyncio_client_follows_to_another_node(pair: Pair) -> None:
     async def main() -> None:
         async with interlock.connect(f"{pair.url}?dc=east") as client:
             table = client.table(pair.name, Presence)
@@ -427,7 +427,7 @@ def test_asyncio_follows_too(pair: Pair) -> None:
     asyncio.run(main())
 
 
-def test_many_threads_move_together(pair: Pair) -> None:
+def test_many_threads_move_to_the_same_node(pair: Pair) -> None:
     with pair.table() as table:
         table["k"] = ONE
         failures: list[BaseException] = []
@@ -450,7 +450,7 @@ def test_many_threads_move_together(pair: Pair) -> None:
         assert pair.gates[1].count(b"MGET") > 0
 
 
-def test_what_is_done_and_not_acknowledged_is_told_and_not_done_again(pair: Pair) -> None:
+def test_an_applied_write_without_acknowledgement_is_reported_and_not_repeated(pair: Pair) -> None:
     with pair.table() as table:
         table["k"] = ONE
         pair.gates[0].spoil(b"PATCH", says("NOACK it is done, but not all machines have it"))
@@ -460,7 +460,7 @@ def test_what_is_done_and_not_acknowledged_is_told_and_not_done_again(pair: Pair
     assert pair.gates[0].count(b"PATCH") + pair.gates[1].count(b"PATCH") == 1
 
 
-def test_nodes_may_want_another_user_than_the_engine(redis_url: str, name: str) -> None:
+def test_nodes_can_require_another_user_than_the_engine(redis_url: str, name: str) -> None:
     user = {"name": "app", "passwords": [passwords.hashed("a b")], "tables": ["*"]}
     with (
         interlock.Hub(port=0, workers=1, table=[entry(name)], user=[user]) as hub,
@@ -477,7 +477,7 @@ def test_nodes_may_want_another_user_than_the_engine(redis_url: str, name: str) 
     SharedTable.remove(name)
 
 
-def test_nodes_may_speak_tls(redis_url: str, name: str, tmp_path: Path) -> None:
+def test_nodes_can_require_tls(redis_url: str, name: str, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     pair = authority.sign("localhost")
     tls = {"cert": str(pair.cert), "key": str(pair.key)}
@@ -495,7 +495,7 @@ def test_nodes_may_speak_tls(redis_url: str, name: str, tmp_path: Path) -> None:
     SharedTable.remove(name)
 
 
-def test_the_keys_of_announcements_are_as_the_page_says(pair: Pair, redis_url: str) -> None:
+def test_the_keys_of_announcements_are_as_documented(pair: Pair, redis_url: str) -> None:
     with redis.Redis.from_url(redis_url) as server:
         assert server.smembers(f"il:nodes:{{{pair.name}}}") == {b"a", b"b"}
         assert server.exists(f"il:node:{{{pair.name}}}:a")

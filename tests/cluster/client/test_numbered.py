@@ -136,7 +136,7 @@ def test_a_write_is_not_sent_again_in_another_data_centre(nodes: Nodes) -> None:
     assert behind(west, "n", "unread") == 1
 
 
-def test_a_write_whose_node_dies_between_append_and_answer_is_done_once(nodes: Nodes) -> None:
+def test_a_write_whose_node_dies_before_its_reply_is_applied_once(nodes: Nodes) -> None:
     engine = Engine(nodes.stack, nodes.port)
     b = nodes.start("b")
     real, nodes.port = nodes.port, engine.port
@@ -179,7 +179,7 @@ def came_home(found: RemoteTable[Presence], members: Any, node: NodeProcess) -> 
     return bool(members._home == node.address)
 
 
-def test_a_node_that_was_stopped_does_nothing_late(nodes: Nodes) -> None:
+def test_a_stopped_node_applies_no_late_write(nodes: Nodes) -> None:
     a, b = pair(nodes)
     with table(nodes, "a") as found:
         found.patch("r", app_id=1)
@@ -196,7 +196,7 @@ def test_a_node_that_was_stopped_does_nothing_late(nodes: Nodes) -> None:
         assert behind(node, "n", "unread") == 2
 
 
-def test_a_write_that_nobody_waits_for_any_more_comes_behind_no_later_one(nodes: Nodes) -> None:
+def test_an_abandoned_write_is_not_applied_after_a_later_one(nodes: Nodes) -> None:
     a, b = pair(nodes)
 
     async def main() -> None:
@@ -223,7 +223,7 @@ def test_a_write_that_nobody_waits_for_any_more_comes_behind_no_later_one(nodes:
         assert behind(node, "r", "app_id") == 9
 
 
-def test_without_nodes_a_write_is_not_known_and_then_not_done(nodes: Nodes) -> None:
+def test_without_nodes_a_write_is_first_unknown_and_then_not_applied(nodes: Nodes) -> None:
     a, b = pair(nodes)
     with table(nodes, "a", 2) as found:
         found.patch("r", app_id=1)
@@ -239,7 +239,7 @@ def test_without_nodes_a_write_is_not_known_and_then_not_done(nodes: Nodes) -> N
         assert behind(a, "r", "app_id") == behind(b, "r", "app_id") == 3
 
 
-def test_a_node_that_drains_is_left_at_once_and_what_it_refused_is_done_elsewhere(
+def test_a_write_refused_by_a_draining_node_is_done_at_another(
     nodes: Nodes,
 ) -> None:
     a, b = pair(nodes)
@@ -254,7 +254,7 @@ def test_a_node_that_drains_is_left_at_once_and_what_it_refused_is_done_elsewher
     assert behind(b, "n", "unread") == 199
 
 
-def test_a_linearizable_read_has_what_another_node_has_answered(nodes: Nodes) -> None:
+def test_a_linearizable_read_sees_writes_answered_by_another_node(nodes: Nodes) -> None:
     pair(nodes)
     with table(nodes, "a") as one, table(nodes, "b", more="&linearizable=1") as other:
         for number in range(1, 101):
@@ -292,7 +292,7 @@ def test_writes_in_flight_on_a_connection_are_sent_again_in_their_order(nodes: N
     assert behind(a, "n", "unread") == 1000
 
 
-def test_writes_that_only_a_killed_node_knows_come_back_behind_thousands_of_their_client(
+def test_writes_known_only_to_a_killed_node_are_restored_behind_later_writes_of_their_client(
     nodes: Nodes,
 ) -> None:
     a, b = pair(nodes)

@@ -33,7 +33,7 @@ def loaded(database: Database) -> tuple[LogMark, dict[bytes, bytes]]:
     return database.mark(), dict(found)
 
 
-def test_what_is_written_is_loaded(place: Place) -> None:
+def test_saved_rows_are_loaded(place: Place) -> None:
     database = place.open()
     database.migrate()
     assert database.migrations() == []
@@ -46,7 +46,7 @@ def test_what_is_written_is_loaded(place: Place) -> None:
     assert states == {row.key: row.state for row in written}
 
 
-def test_rows_can_be_read_by_sql(place: Place) -> None:
+def test_rows_can_be_queried_by_sql(place: Place) -> None:
     database = place.open()
     database.migrate()
     token = "\0'\"\\\t\n é \U0001f600"
@@ -89,7 +89,7 @@ def test_rows_are_overwritten_and_deleted(place: Place) -> None:
     assert b"key:3" not in states
 
 
-def test_who_lost_the_mark_overwrites_nothing(place: Place) -> None:
+def test_a_writer_with_an_outdated_mark_overwrites_nothing(place: Place) -> None:
     old, new = place.open(), place.open()
     old.migrate()
     assert old.save([SavedRow(b"a", (first := state_of(1)), 10)], mark(10), LogMark())
@@ -103,7 +103,7 @@ def test_who_lost_the_mark_overwrites_nothing(place: Place) -> None:
     assert loaded(new) == (mark(9, epoch=1), {b"a": second, b"b": first})
 
 
-def test_of_two_states_of_one_epoch_the_older_stays_out(place: Place) -> None:
+def test_an_older_state_of_the_same_epoch_is_not_saved(place: Place) -> None:
     database = place.open()
     database.migrate()
     saved(database, [SavedRow(b"a", (new := state_of(1)), 10)], mark(10))
@@ -111,7 +111,7 @@ def test_of_two_states_of_one_epoch_the_older_stays_out(place: Place) -> None:
     assert loaded(database)[1] == {b"a": new}
 
 
-def test_a_load_is_of_one_moment(place: Place) -> None:
+def test_a_load_reads_a_consistent_snapshot(place: Place) -> None:
     database, other = place.open(), place.open()
     database.migrate()
     saved(database, rows(10_500), mark(1))
@@ -124,7 +124,7 @@ def test_a_load_is_of_one_moment(place: Place) -> None:
     assert len(loaded(database)[1]) == 11_000
 
 
-def test_what_is_forgotten_is_deleted(place: Place) -> None:
+def test_forgotten_rows_are_deleted(place: Place) -> None:
     database = place.open()
     database.migrate()
     now_ms = int(time.time() * 1000)
@@ -140,7 +140,7 @@ def test_what_is_forgotten_is_deleted(place: Place) -> None:
     assert set(loaded(database)[1]) == {b"a"}
 
 
-def test_random_writes_end_as_the_last_of_each_key(place: Place) -> None:
+def test_random_writes_leave_the_last_value_of_each_key(place: Place) -> None:
     chance = random.Random(20)
     database = place.open()
     database.migrate()
@@ -172,7 +172,7 @@ class Grown(Row):
     token: Annotated[str, Size(64)] = ""
 
 
-def test_new_columns_are_added_and_old_ones_are_kept(place: Place) -> None:
+def test_new_columns_are_added_and_old_columns_stay(place: Place) -> None:
     before, after = place.open(), place.open(state_rules(Grown))
     assert before.migrations() and not any(one.startswith("--") for one in before.migrations())
     before.migrate()
@@ -206,7 +206,7 @@ class Other(Row):
     token: U32 = 0
 
 
-def test_a_type_that_does_not_fit_is_refused_with_both(place: Place) -> None:
+def test_a_column_of_another_type_is_refused_naming_both_types(place: Place) -> None:
     place.open().migrate()
     other = place.open(state_rules(Other))
     for call in (other.migrations, other.migrate):
@@ -215,13 +215,13 @@ def test_a_type_that_does_not_fit_is_refused_with_both(place: Place) -> None:
         assert "token: U32" in str(found.value)
 
 
-def test_a_table_of_somebody_else_is_left_alone(place: Place) -> None:
+def test_a_table_of_another_program_is_not_changed(place: Place) -> None:
     place.ask("CREATE TABLE {t} (id INTEGER)")
     with pytest.raises(SchemaMismatch, match="interlock_key"):
         place.open().migrate()
 
 
-def test_a_part_of_the_rows_stays_that_part(place: Place) -> None:
+def test_a_table_made_for_one_part_of_the_rows_refuses_another_part(place: Place) -> None:
     place.open(part=(0, 2)).migrate()
     place.open(part=(0, 2)).migrate()
     for part in ((1, 2), (0, 3), (0, 1)):
@@ -229,7 +229,7 @@ def test_a_part_of_the_rows_stays_that_part(place: Place) -> None:
             place.open(part=part).migrate()
 
 
-def test_partitions_stay_as_they_were_made(place: Place) -> None:
+def test_partitions_of_an_existing_table_cannot_be_changed(place: Place) -> None:
     if place.url.startswith("sqlite"):
         with pytest.raises(ValueError, match="partitions"):
             place.open(partitions="hash:2")
@@ -248,7 +248,7 @@ class Narrow(Row):
     token: Annotated[str, Size(4)] = ""
 
 
-def test_a_value_that_a_column_cannot_hold_any_more_is_refused_with_its_row(place: Place) -> None:
+def test_a_value_too_large_for_its_column_is_refused_naming_the_row(place: Place) -> None:
     before, after = place.open(), place.open(state_rules(Narrow))
     before.migrate()
     saved(before, [SavedRow(b"fits", state_of(5), 1)], mark(1))
@@ -265,12 +265,12 @@ class Reserved(Row):
     interlock_seq: U32 = 0
 
 
-def test_a_column_may_not_have_the_name_of_ours(place: Place) -> None:
+def test_a_column_name_reserved_by_interlock_is_refused(place: Place) -> None:
     with pytest.raises(ValueError, match="interlock_seq"):
         place.open(state_rules(Reserved))
 
 
-def test_who_is_frozen_in_the_middle_of_a_write_does_not_keep_others_from_writing(
+def test_a_writer_frozen_during_a_write_does_not_block_others(
     place: Place,
 ) -> None:
     if place.url.startswith("sqlite"):

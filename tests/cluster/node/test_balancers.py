@@ -104,7 +104,9 @@ def written(table: Any, n: int) -> bool:
     return True
 
 
-def test_haproxy_has_both_at_any_node_that_serves(tmp_path: Path, nodes: NodeCluster) -> None:
+def test_haproxy_sends_connections_to_every_serving_node(
+    tmp_path: Path, nodes: NodeCluster
+) -> None:
     port = free_port()
     with balanced(tmp_path, configured("haproxy.cfg", nodes, _7000=port)):
         eventually(lambda: {who(port).get("id") for _ in range(6)} == {"a1", "a2", "a3"})
@@ -120,7 +122,7 @@ def test_haproxy_has_both_at_any_node_that_serves(tmp_path: Path, nodes: NodeClu
     nodes.nodes["a1"].kill()
 
 
-def test_haproxy_leaves_who_hangs(tmp_path: Path, nodes: NodeCluster) -> None:
+def test_haproxy_leaves_a_node_that_hangs(tmp_path: Path, nodes: NodeCluster) -> None:
     port = free_port()
     with balanced(tmp_path, configured("haproxy.cfg", nodes, _7000=port)):
         eventually(lambda: {who(port).get("id") for _ in range(6)} == {"a1", "a2", "a3"})

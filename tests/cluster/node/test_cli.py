@@ -49,7 +49,7 @@ def run(nodes: NodeCluster, capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
-def test_nodes_are_listed(nodes: NodeCluster, run: Run) -> None:
+def test_cluster_status_lists_nodes(nodes: NodeCluster, run: Run) -> None:
     done = run("nodes")
     assert done.code == 0
     assert [line.split()[0] for line in done.out.splitlines()] == ["node", "a1", "a2", "a3"]
@@ -59,7 +59,7 @@ def test_nodes_are_listed(nodes: NodeCluster, run: Run) -> None:
     assert run("status", url=f"{nodes.url}-none").code == 1
 
 
-def test_who_writes_meanwhile_is_no_difference(nodes: NodeCluster, run: Run) -> None:
+def test_rows_written_during_a_diff_are_not_reported(nodes: NodeCluster, run: Run) -> None:
     ends = threading.Event()
     with interlock.connect(nodes.url) as client:
         table = client.table("presence", Presence)
@@ -81,7 +81,7 @@ def test_who_writes_meanwhile_is_no_difference(nodes: NodeCluster, run: Run) -> 
         assert done.code == 0, done.out
 
 
-def test_data_centres_and_their_links_are_seen(run: Run, tmp_path: Path) -> None:
+def test_cluster_status_shows_data_centres_and_links(run: Run, tmp_path: Path) -> None:
     with (
         two_data_centres(tmp_path) as (east, west),
         interlock.connect(east.url) as here,
@@ -100,7 +100,7 @@ def test_data_centres_and_their_links_are_seen(run: Run, tmp_path: Path) -> None
         assert (done.code, done.out) == (0, f"e1 and {west.nodes['w1'].address} are equal: 1 key\n")
 
 
-def test_a_database_is_seen(run: Run, tmp_path: Path) -> None:
+def test_cluster_status_shows_the_database(run: Run, tmp_path: Path) -> None:
     flags = ("--database", f"sqlite://{tmp_path}/rows.sqlite")
     with node_cluster(tmp_path, "d1", flags=flags) as nodes:
         with interlock.connect(nodes.url) as client:
@@ -109,7 +109,7 @@ def test_a_database_is_seen(run: Run, tmp_path: Path) -> None:
         eventually(lambda: re.search(row, run("status", url=nodes.url).out, re.MULTILINE))
 
 
-def test_what_cannot_be_done_is_told_in_a_line(nodes: NodeCluster, run: Run) -> None:
+def test_an_error_of_a_cluster_command_is_one_line(nodes: NodeCluster, run: Run) -> None:
     for words, url, code, why in (
         (["status"], "redis://127.0.0.1:1", 2, "names no cluster"),
         (["status"], "interlock+cluster://127.0.0.1:1", 2, "names no cluster"),
@@ -126,7 +126,7 @@ def test_what_cannot_be_done_is_told_in_a_line(nodes: NodeCluster, run: Run) -> 
         assert done.err.count("\n") == 1
 
 
-def test_a_cluster_that_nobody_names(
+def test_a_cluster_command_without_a_cluster_name_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("INTERLOCK_URL", raising=False)
@@ -134,7 +134,7 @@ def test_a_cluster_that_nobody_names(
     assert "no cluster is named; set --url or INTERLOCK_URL" in capsys.readouterr().err
 
 
-def test_a_node_that_hangs_is_told_as_that(nodes: NodeCluster, run: Run) -> None:
+def test_a_node_that_hangs_is_reported_as_not_answering(nodes: NodeCluster, run: Run) -> None:
     hung = "a2"
     process = nodes.nodes[hung].process
     process.send_signal(signal.SIGSTOP)

@@ -66,7 +66,7 @@ def test_states_are_shown_checked_and_joined_as_the_naive_model_does() -> None:
         RULES.shown(bad, NOW)
 
 
-def test_what_one_lacks_is_a_difference() -> None:
+def test_a_row_missing_on_one_side_is_a_difference() -> None:
     older, newer = made(), made(AT + 1, values=(9, *VALUES[1:]))
     both = RULES.join(older, newer)
     assert found({b"k": older}, {b"k": both}, {b"k": older}, {b"k": both}) == [
@@ -76,7 +76,7 @@ def test_what_one_lacks_is_a_difference() -> None:
     assert found({}, {b"k": both}, {}, {b"k": both})[0][1]["plain"] == ("absent", 9)
 
 
-def test_what_came_in_the_meantime_is_none() -> None:
+def test_a_row_written_during_the_comparison_is_not_a_difference() -> None:
     older, newer = made(), made(AT + 1, values=(9, *VALUES[1:]))
     both = RULES.join(older, newer)
     assert found({b"k": older}, {b"k": both}, {b"k": both}, {b"k": both}) == []
@@ -87,7 +87,7 @@ def test_what_came_in_the_meantime_is_none() -> None:
     assert found({b"k": both}, {b"k": both}, {b"k": older}, {b"k": both}) == []
 
 
-def test_what_is_forgotten_is_as_what_was_deleted() -> None:
+def test_a_forgotten_row_equals_a_deleted_row() -> None:
     gone = NAIVE.deleted((AT + 5, "a"))
     assert found({b"k": gone}, {}, {b"k": gone}, {}) == []
     assert found({}, {b"k": gone}, {}, {b"k": gone}) == []
@@ -101,7 +101,7 @@ def test_what_is_forgotten_is_as_what_was_deleted() -> None:
     )
 
 
-def test_another_expiry_is_named_and_other_stamps_are_told_apart() -> None:
+def test_different_expiries_and_different_stamps_are_distinguished() -> None:
     lives = NAIVE.set(None, VALUES, (AT, "a"), NOW, NOW + 5000)
     longer = RULES.join(lives, NAIVE.expiring(NAIVE.cells(lives), (AT + 1, "a"), NOW + 9000))
     assert found({b"k": lives}, {b"k": longer}, {b"k": lives}, {b"k": longer}) == [

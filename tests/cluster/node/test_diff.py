@@ -41,7 +41,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
         yield made
 
 
-def test_rows_that_differ_are_listed_and_what_changes_meanwhile_is_not(
+def test_only_rows_that_differ_lastingly_are_listed(
     ours: NodeCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with node_cluster(tmp_path, "b", flags=("--dc", "west")) as theirs:

@@ -37,7 +37,7 @@ def trouble(node: NodeProcess, kind: str) -> str:
     return "; ".join(one["text"] for one in status(node)["trouble"] if one["kind"] == kind)
 
 
-def test_a_node_on_a_full_disk_takes_no_writes_says_so_and_loses_nothing(
+def test_a_node_on_a_full_disk_refuses_writes_and_loses_nothing(
     nodes: Nodes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     a, b = nodes.start("a", "--timeout", "1"), nodes.start("b")
@@ -75,7 +75,7 @@ def test_a_node_on_a_full_disk_takes_no_writes_says_so_and_loses_nothing(
     eventually(lambda: has(a, "n", 30), lambda: a.log)
 
 
-def test_a_folder_that_was_removed_is_made_again_with_all_that_was_in_it(
+def test_a_removed_folder_is_created_again_with_its_content(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PACE, "1000,0")
@@ -98,7 +98,7 @@ def test_a_folder_that_was_removed_is_made_again_with_all_that_was_in_it(
     eventually(lambda: has(a, "n", 21), lambda: a.log)
 
 
-def test_a_folder_in_place_of_a_nodes_own_is_not_written_to(nodes: Nodes) -> None:
+def test_a_folder_that_replaced_the_node_s_own_is_not_written_to(nodes: Nodes) -> None:
     a = nodes.start("a", "--timeout", "1")
     increased(a, "n")
     data = Path(a.data)
@@ -130,7 +130,7 @@ def few_files(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(
+def test_a_checkpoint_that_cannot_be_written_is_logged_and_retried(
     few_files: Path, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PACE, "10,0")

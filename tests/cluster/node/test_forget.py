@@ -34,7 +34,7 @@ def length(nodes: Nodes) -> int:
         return int(engine.xlen(STREAM))
 
 
-def test_a_log_grows_for_a_node_that_is_gone_until_it_is_forgotten(
+def test_a_log_is_not_trimmed_for_an_absent_node_until_it_is_forgotten(
     nodes: Nodes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url = f"interlock+cluster://127.0.0.1:{nodes.port}/presence"

@@ -26,7 +26,7 @@ def client(node: NodeProcess) -> Any:
     return Redis(host, int(port), socket_timeout=20, decode_responses=True)
 
 
-def test_what_no_operator_says_is_refused(nodes: NodeCluster) -> None:
+def test_malformed_node_commands_are_refused(nodes: NodeCluster) -> None:
     nodes.start("a")
     with client(nodes.nodes["a"]) as asked:
         for words, why in (
@@ -45,7 +45,7 @@ def test_what_no_operator_says_is_refused(nodes: NodeCluster) -> None:
         assert asked.hincrby("presence:x", "unread", 1) == 1
 
 
-def test_damaged_entries_and_bytes_that_are_no_text_in_the_log_stop_no_node(
+def test_damaged_log_entries_stop_no_node(
     nodes: NodeCluster,
 ) -> None:
     nodes.start("a", "b")
@@ -77,7 +77,7 @@ def test_damaged_entries_and_bytes_that_are_no_text_in_the_log_stop_no_node(
         eventually(are_equal)
 
 
-def test_hup_reads_the_configuration_again_and_usr1_the_log(tmp_path: Path) -> None:
+def test_hup_reloads_the_configuration_and_usr1_reopens_the_log(tmp_path: Path) -> None:
     with node_cluster(tmp_path) as nodes:
         log = tmp_path / "node.log"
         config = tmp_path / "hub.toml"

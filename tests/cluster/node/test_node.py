@@ -119,7 +119,7 @@ def watched(table: SharedTable[Presence], key: str) -> Iterator[list[int]]:
         thread.join()
 
 
-def test_behind_a_barrier_a_node_shows_what_another_has_answered(nodes: Nodes) -> None:
+def test_a_read_behind_a_barrier_sees_writes_answered_by_another_node(nodes: Nodes) -> None:
     a, b = nodes.start_both()
     increased(a, "ann", 0)
     increased(b, "ann", 0)
@@ -130,7 +130,7 @@ def test_behind_a_barrier_a_node_shows_what_another_has_answered(nodes: Nodes) -
             assert other.hget("presence:ann", "unread") == str(number)
 
 
-def test_each_node_takes_writes_and_its_table_has_those_of_all(nodes: Nodes) -> None:
+def test_every_node_accepts_writes_and_has_the_writes_of_all(nodes: Nodes) -> None:
     a, b = nodes.start_both()
     with client(a) as one, client(b) as other:
         assert one.hset("presence:ann", mapping={"app_id": 7, "token": "x"}) == 2
@@ -149,7 +149,7 @@ def test_each_node_takes_writes_and_its_table_has_those_of_all(nodes: Nodes) -> 
             assert "bob" not in table and len(table) == 2
 
 
-def test_no_reader_of_a_table_goes_back_when_its_node_is_killed_and_starts_again(
+def test_a_reader_sees_no_older_rows_after_its_node_is_killed_and_restarted(
     nodes: Nodes,
 ) -> None:
     a, b = nodes.start_both()
@@ -169,7 +169,7 @@ def test_no_reader_of_a_table_goes_back_when_its_node_is_killed_and_starts_again
     assert last == 1 + 2 * 320 + 1
 
 
-def test_writes_that_an_engine_loses_come_back_and_no_reader_misses_them(nodes: Nodes) -> None:
+def test_writes_lost_by_the_engine_are_restored_unnoticed_by_readers(nodes: Nodes) -> None:
     a, b = nodes.start_both()
     for _ in range(50):
         increased(a, "n")
@@ -184,7 +184,7 @@ def test_writes_that_an_engine_loses_come_back_and_no_reader_misses_them(nodes: 
     eventually(lambda: "goes back to position 0: the log has lost what follows it" in a.log)
 
 
-def test_a_killed_node_whose_engine_has_lost_all_puts_back_what_its_files_have(
+def test_a_killed_node_restores_its_writes_to_an_emptied_engine_from_its_files(
     nodes: Nodes,
 ) -> None:
     a = nodes.start("a")
@@ -196,7 +196,7 @@ def test_a_killed_node_whose_engine_has_lost_all_puts_back_what_its_files_have(
     eventually(lambda: increased(a, "n", 0) == 30, lambda: a.log)
 
 
-def test_without_an_engine_a_node_answers_that_it_did_nothing_or_that_nobody_knows(
+def test_without_an_engine_a_node_answers_not_applied_or_unknown(
     nodes: Nodes,
 ) -> None:
     a = nodes.start("a", "--timeout", "2")
@@ -213,7 +213,7 @@ def test_without_an_engine_a_node_answers_that_it_did_nothing_or_that_nobody_kno
     eventually(lambda: increased(a, "n", 0) in (1, 2))
 
 
-def test_writes_behind_those_that_a_frozen_engine_holds_wait_no_longer(nodes: Nodes) -> None:
+def test_writes_queued_behind_a_frozen_engine_time_out_in_time(nodes: Nodes) -> None:
     # The connection to the engine would be given up after five seconds.
     a = nodes.start("a", "--timeout", "1")
     increased(a, "n")
@@ -268,7 +268,7 @@ def test_a_log_gets_other_settings_when_it_is_deleted_while_all_nodes_are_stoppe
     assert increased(nodes.start("c", *more), "n") == 21
 
 
-def test_two_nodes_cannot_have_one_folder(nodes: Nodes) -> None:
+def test_two_nodes_cannot_share_a_folder(nodes: Nodes) -> None:
     a = nodes.start("a")
     b = NodeProcess("b", nodes.url, nodes.folder, "--data", a.data)
     nodes.stack.callback(b.close)
@@ -300,9 +300,7 @@ def test_a_node_of_other_columns_ends_and_says_which(nodes: Nodes, tmp_path: Pat
     b.says("app_id: U32, ")
 
 
-def test_a_node_makes_the_folder_of_its_files_or_says_what_it_lacks(
-    nodes: Nodes, tmp_path: Path
-) -> None:
+def test_a_node_creates_its_folder_or_names_the_missing_right(nodes: Nodes, tmp_path: Path) -> None:
     state, file = tmp_path / "state", tmp_path / "file"
     file.write_text("")
     flags = ["--cluster", nodes.url, "--name", "a", "--port", "0", "--path", str(tmp_path / "a")]
@@ -338,7 +336,7 @@ def _row(folder: Path) -> Path:
     return path
 
 
-def test_wrong_flags_are_told(
+def test_invalid_flags_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     row = f"presence={_row(tmp_path)}:Presence"
@@ -400,7 +398,7 @@ def test_a_node_that_never_reached_its_engine_ends_without_an_error(tmp_path: Pa
         node.close()
 
 
-def test_a_node_says_to_its_service_manager_when_it_is_ready_alive_and_stopping(
+def test_a_node_notifies_systemd_when_it_is_ready_alive_and_stopping(
     nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = str(tmp_path / "notify")

@@ -76,7 +76,7 @@ def run(
     return code, told.out, told.err
 
 
-def test_status_tells_position_lag_and_checksum_and_equal_nodes_have_the_same(
+def test_status_shows_position_lag_and_a_checksum_that_is_equal_on_equal_nodes(
     nodes: NodeCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with client(nodes.nodes["a"]) as asked:
@@ -125,7 +125,7 @@ def test_nodes_are_compared_by_the_checksums_of_one_position(
     assert re.match(r"a and b are equal: [\d,]+ rows at position \d+\n", out), out
 
 
-def test_who_asks_for_a_primary_is_told_that_there_is_none(
+def test_asking_for_a_primary_is_refused(
     nodes: NodeCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = "every node takes writes; there is no primary to move. To take a node out: interlock "
@@ -160,7 +160,7 @@ def refused(*flags: str) -> str:
     return done.stderr.removeprefix("interlock: ").rstrip()
 
 
-def test_balancers_and_prometheus_see_what_a_node_is(nodes: NodeCluster) -> None:
+def test_health_checks_and_metrics_show_the_state_of_a_node(nodes: NodeCluster) -> None:
     a = nodes.nodes["a"]
     eventually(lambda: page(a, "/ready?max_lag=1")[0] == 200)
     assert page(a, "/ready")[0] == 200
@@ -202,7 +202,7 @@ def test_a_drained_node_takes_no_writes_and_clients_leave_it(
         assert code == 0 and re.search(r"^a +main +serving, draining ", out, re.MULTILINE), out
 
 
-def test_a_node_reads_its_log_anew_unless_it_is_the_last(
+def test_a_node_reloads_its_log_unless_it_is_the_last(
     nodes: NodeCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with client(nodes.nodes["a"]) as asked:
@@ -222,7 +222,7 @@ def test_a_node_reads_its_log_anew_unless_it_is_the_last(
     assert code == 1 and "no other node serves: rows that only this one has would be lost" in err
 
 
-def test_who_does_not_answer_is_named(
+def test_a_node_that_does_not_answer_is_named(
     nodes: NodeCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes.nodes["a"].kill()
@@ -276,7 +276,7 @@ def test_status_shows_the_nodes_while_their_engine_is_away(
         assert code == 1 and re.search(rf"^- +- +NO ANSWER +{b.address}", out, re.MULTILINE), out
 
 
-def test_clients_go_on_at_another_node_when_theirs_is_killed(nodes: NodeCluster) -> None:
+def test_clients_continue_at_another_node_when_theirs_is_killed(nodes: NodeCluster) -> None:
     with interlock.connect(f"{nodes.url}?timeout=30") as connected:
         table = connected.table("presence", Presence)
         table["k"] = Presence(app_id=0)
@@ -291,7 +291,7 @@ def test_clients_go_on_at_another_node_when_theirs_is_killed(nodes: NodeCluster)
                 nodes.heal()
 
 
-def test_a_node_says_what_it_lacks_for_as_long_as_it_does(
+def test_a_node_reports_its_error_as_long_as_it_lasts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with node_cluster(tmp_path, "a", flags=("--max-staleness", "2")) as made:
@@ -325,7 +325,7 @@ def test_a_node_says_what_it_lacks_for_as_long_as_it_does(
             eventually(lambda: not is_stale())
 
 
-def test_other_rows_at_the_same_position_are_an_alarm(
+def test_different_rows_at_the_same_position_raise_an_alarm(
     nodes: NodeCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # As a node would say that has other rows.

@@ -38,14 +38,14 @@ def page(standing: Standing, path: str, query: str = "") -> tuple[int, str]:
         ("lag=5", 400),
     ],
 )
-def test_a_node_is_near_enough_to_the_end_of_its_log_or_not(query: str, status: int) -> None:
+def test_a_node_is_ready_only_near_the_end_of_its_log(query: str, status: int) -> None:
     found, body = page(SERVING, "/ready", query)
     assert found == status
     if status == 400:
         assert "allowed: max_lag=MS" in body
 
 
-def test_health_and_ready_are_the_hub_s_with_the_node_s() -> None:
+def test_the_health_and_ready_pages_combine_hub_and_node() -> None:
     status, body = page(SERVING, "/health")
     assert status == 200
     assert json.loads(body)["status"] == "serving"
@@ -77,7 +77,7 @@ def test_health_and_ready_are_the_hub_s_with_the_node_s() -> None:
 
 
 @pytest.mark.parametrize("path", ["/primary", "/replica"])
-def test_who_asks_for_a_primary_is_told_that_there_is_none(path: str) -> None:
+def test_the_page_that_asks_for_a_primary_is_refused(path: str) -> None:
     assert page(SERVING, path, "max_lag=5") == (
         410, "every node takes reads and writes; use /ready?max_lag=MS\n"
     )  # fmt: skip

@@ -70,7 +70,7 @@ def write_and_close(node: Node, expected: int) -> None:
     ["node-membership", "node-database-0", "node-link-west", "node-commands", "node-snapshots",
      "node-watch"],
 )  # fmt: skip
-def test_what_has_started_is_closed_when_the_next_part_cannot_start(
+def test_parts_already_started_are_closed_if_the_next_cannot_start(
     name: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin = threading.Thread.start
@@ -96,7 +96,7 @@ def test_what_has_started_is_closed_when_the_next_part_cannot_start(
     write_and_close(made(tmp_path, engine), 1)
 
 
-def test_a_node_closes_when_its_engine_cannot_have_announcements(tmp_path: Path) -> None:
+def test_a_node_closes_if_its_engine_cannot_store_announcements(tmp_path: Path) -> None:
     needs_hub()
     before = threads()
     with interlock.Hub(port=0, workers=1) as hub:

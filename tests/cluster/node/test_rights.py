@@ -82,7 +82,7 @@ def one(tmp_path: Path) -> Iterator[One]:
         yield One(stack, tmp_path)
 
 
-def test_a_missing_right_is_named_and_the_node_goes_on_once_it_has_it(one: One) -> None:
+def test_a_missing_right_is_named_and_the_node_continues_once_granted(one: One) -> None:
     one.goes_on()
     for right in (*OF_LOG, *OF_ANNOUNCEMENTS):
         one.grant(f"-{right}")
@@ -96,7 +96,7 @@ def test_a_missing_right_is_named_and_the_node_goes_on_once_it_has_it(one: One) 
         one.goes_on()
 
 
-def test_an_engine_that_takes_no_more_is_named_and_the_node_goes_on_afterwards(one: One) -> None:
+def test_a_full_engine_is_named_and_the_node_continues_afterwards(one: One) -> None:
     one.goes_on()
     for setting, value, words in (
         ("maxmemory", "1", "its memory is full: raise maxmemory"),

@@ -63,7 +63,7 @@ def trims(nodes: Nodes, node: NodeProcess, *others: NodeProcess) -> int:
     return value
 
 
-def test_whoever_lacks_what_was_cut_off_takes_a_snapshot_and_is_equal(nodes: Nodes) -> None:
+def test_a_node_that_lacks_trimmed_entries_takes_a_snapshot_and_is_equal(nodes: Nodes) -> None:
     a, b = nodes.start_both()
     increased(b, "n")
     trims(nodes, a, b)
@@ -92,7 +92,7 @@ def test_whoever_lacks_what_was_cut_off_takes_a_snapshot_and_is_equal(nodes: Nod
         eventually(lambda: one["n"] == other["n"] == third["n"])
 
 
-def test_a_log_is_not_cut_behind_what_a_node_has_that_is_away_and_a_lost_folder_waits_for_it(
+def test_a_log_is_not_trimmed_beyond_an_absent_node_and_a_lost_folder_waits_for_it(
     nodes: Nodes,
 ) -> None:
     a, b = nodes.start_both()
@@ -126,7 +126,9 @@ def test_a_log_is_not_cut_behind_what_a_node_has_that_is_away_and_a_lost_folder_
     eventually(lambda: not trouble(), trouble)
 
 
-def test_a_wrong_password_of_nodes_is_told(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_password_between_nodes_is_logged(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = nodes.folder / "hub.toml"
     config.write_text(
         f'[[user]]\nname = "peer"\npasswords = ["{hashed("right")}"]\n'
@@ -188,7 +190,7 @@ class Cut:
                 (far if one is near else near).sendall(data)
 
 
-def test_a_snapshot_whose_giver_goes_in_the_middle_is_taken_anew(nodes: Nodes) -> None:
+def test_a_snapshot_whose_source_dies_is_restarted_from_another(nodes: Nodes) -> None:
     way = Cut(2)
     a = nodes.start("a", "--advertise", f"127.0.0.1:{way.port}")
     way.to = a.address

@@ -48,7 +48,7 @@ def nats_of(tmp_path: Path) -> Iterator[Callable[[Pair], int]]:
         yield start
 
 
-def test_a_node_reaches_nats_over_tls_or_says_what_is_wrong(
+def test_a_node_reaches_nats_over_tls_or_reports_the_error(
     right: Authority, wrong: Authority, nodes: Nodes, nats_of: Callable[[Pair], int]
 ) -> None:
     port = nats_of(right.sign("nats"))
@@ -99,7 +99,7 @@ def engines(tmp_path: Path, right: Authority) -> Iterator[Engines]:
 
 
 @pytest.mark.share(2)
-def test_a_node_reaches_its_engine_over_tls_or_says_what_is_wrong(
+def test_a_node_reaches_its_engine_over_tls_or_reports_the_error(
     engines: Engines, right: Authority, wrong: Authority
 ) -> None:
     port, tls = engines.start(right.sign("good"))
@@ -135,7 +135,7 @@ def test_a_node_reaches_its_engine_over_tls_or_says_what_is_wrong(
 
 
 @pytest.mark.share(2)
-def test_nodes_reach_each_other_over_tls_or_say_what_is_wrong(
+def test_nodes_reach_each_other_over_tls_or_report_the_error(
     nodes: Nodes, right: Authority, wrong: Authority, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip

@@ -61,7 +61,7 @@ def test_joining_is_associative_commutative_and_idempotent() -> None:
 
 
 @pytest.mark.parametrize("ahead", [(0, 0), (0, 0, 0), (0, 150, -150)], ids=str)
-def test_nodes_that_forgot_a_delete_and_nodes_that_did_not_come_to_the_same_rows(
+def test_nodes_that_forgot_a_delete_converge_with_nodes_that_did_not(
     ahead: tuple[int, ...],
 ) -> None:
     """Each change is everywhere within less than half of the age; each forgets when it may."""
@@ -194,7 +194,7 @@ def test_numbers_of_any_size_are_summed() -> None:
     assert rules.values(state, NOW) == (shown[0], 0.1, shown[2], -1.0)
 
 
-def test_what_is_beyond_the_range_comes_back_when_it_is_taken_off() -> None:
+def test_a_sum_beyond_the_range_is_exact_again_after_subtracting() -> None:
     class Small(Row):
         n: Annotated[I8, Sum]
 
@@ -208,7 +208,7 @@ def test_what_is_beyond_the_range_comes_back_when_it_is_taken_off() -> None:
     assert rules.values(state, NOW) == (120,)
 
 
-def test_a_row_appears_when_its_creation_has_come_and_then_as_a_whole() -> None:
+def test_a_row_appears_completely_once_its_creation_has_arrived() -> None:
     rules, clock = TableRules.of(Merged), HybridClock("east")
     values = ("x", 1, 2, 3, 0.5, 4, 0.25, 5)
     made = rules.set(None, values, clock.next(), NOW)
@@ -226,7 +226,7 @@ def test_a_row_appears_when_its_creation_has_come_and_then_as_a_whole() -> None:
     assert rules.newest(whole) == rules.newest(deltas[2]) > rules.newest(made)
 
 
-def test_a_row_that_was_over_when_it_was_set_is_followed_by_another_life() -> None:
+def test_a_row_that_expired_before_it_was_set_can_be_set_again() -> None:
     """Also where the clock of the stamps is ahead of the time by which the row has expired."""
     rules, clock = TableRules.of(Counter), HybridClock("east", lambda: NOW)
     clock.saw(((NOW + 10_000) << 16, "west"))
@@ -252,7 +252,7 @@ def test_a_state_of_one_data_centre_is_small() -> None:
     assert len(again) <= len(state) + 40
 
 
-def test_rules_say_what_nodes_must_have_in_common() -> None:
+def test_rules_describe_the_schema_nodes_must_share() -> None:
     rules = TableRules.of(Merged)
     assert rules.fingerprint == (
         "name: str[8], state: U8, unread: U32, balance: I8, score: F64, seen: U64, peak: F32, "
@@ -289,7 +289,7 @@ class Instance(Row):
         (int, r"the row is <class 'int'>; allowed: a class made from interlock.Row"),
     ],
 )
-def test_a_marker_that_cannot_be_is_refused(row: Any, told: str) -> None:
+def test_an_invalid_column_marker_is_refused(row: Any, told: str) -> None:
     with pytest.raises(TypeError, match=told):
         TableRules.of(row)
 

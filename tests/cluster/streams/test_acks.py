@@ -52,7 +52,7 @@ def unacked(node: NodeProcess) -> None:
 
 
 @pytest.mark.watchdog(180)
-def test_a_write_is_answered_once_another_machine_has_it_and_outlives_log_and_machine(
+def test_an_acknowledged_write_survives_the_loss_of_log_and_machine(
     engine: Engine, start: Start, dc: str
 ) -> None:
     if isinstance(engine, EngineRedis):

@@ -195,7 +195,7 @@ def guard(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Guard]:
 
 
 @pytest.mark.watchdog(180)
-def test_what_the_user_may_not_do_is_named(guard: Guard) -> None:
+def test_a_denied_operation_is_named(guard: Guard) -> None:
     guard.deny(None)
     with guard.opened() as stream:
         stream.begin(b"0")
@@ -241,7 +241,7 @@ def _is_done(call: Callable[[ChangeStream], object], stream: ChangeStream) -> bo
     return True
 
 
-def test_a_log_that_is_full_takes_nothing_says_so_and_keeps_what_it_has(tmp_path: Path) -> None:
+def test_a_full_log_refuses_entries_and_keeps_those_it_has(tmp_path: Path) -> None:
     nats = Nats(tmp_path)
     nats.start()
     name = log_name("t", DC)

@@ -327,7 +327,7 @@ def run(kind: str, seed: int, steps: int, *, clocked: bool = False) -> int:
 
 
 @pytest.mark.watchdog(180)
-def test_answered_writes_outlive_any_faults_of_a_broker() -> None:
+def test_answered_writes_survive_any_fault_of_a_broker() -> None:
     needs_hub()
     run("nats", seeds.seed(), 3)
 

@@ -88,7 +88,7 @@ def two(engine: Engine, dc: str, tmp_path: Path) -> Iterator[Two]:
 
 
 @pytest.mark.watchdog(180)
-def test_sums_are_exact_over_cuts_and_a_log_that_begins_anew_is_sent_all(two: Two, dc: str) -> None:
+def test_sums_are_exact_over_cuts_and_a_restarted_log_is_sent_everything(two: Two, dc: str) -> None:
     chance, wanted = random.Random(27), dict.fromkeys("abcde", 0)
     for turn in range(4):
         for _ in range(15):

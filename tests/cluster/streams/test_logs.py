@@ -65,7 +65,7 @@ def read_all(stream: ChangeStream, after: str, count: int) -> list[Entry]:
             return found
 
 
-def test_a_log_is_made_by_its_first_entry_alone(opened: Open) -> None:
+def test_a_log_is_created_only_by_its_first_entry(opened: Open) -> None:
     appender, reader = opened("append"), opened("read")
     assert reader.entries("", 10, 0.05) == ([], True)
     assert appender.ends() is None
@@ -99,7 +99,7 @@ def test_entries_have_ids_that_rise_and_the_times_of_the_engine(opened: Open) ->
     assert [one.data for one in ends] == [b"0", b"300"]
 
 
-def test_a_reader_goes_on_behind_a_position_if_it_is_there(opened: Open) -> None:
+def test_a_reader_continues_behind_a_position_that_exists(opened: Open) -> None:
     appender, reader = opened("append"), opened("read")
     appender.begin(b"0")
     appender.append([b"%d" % n for n in range(1, 30)])
@@ -113,7 +113,9 @@ def test_a_reader_goes_on_behind_a_position_if_it_is_there(opened: Open) -> None
             other.entries(f"{found[at].id}.0123456789abcdef", 10, 0.2)
 
 
-def test_who_waits_gets_the_next_at_once_and_hears_of_the_end_of_the_log(opened: Open) -> None:
+def test_a_waiting_reader_gets_the_next_entry_at_once_and_notices_the_end_of_the_log(
+    opened: Open,
+) -> None:
     appender, reader = opened("append"), opened("read")
     appender.begin(b"0")
     after = position(read_all(reader, "", 1)[0])
@@ -132,7 +134,7 @@ def test_who_waits_gets_the_next_at_once_and_hears_of_the_end_of_the_log(opened:
     eventually(lambda: reader.entries(after, 10, 0.05) == ([], True))
 
 
-def test_two_appenders_keep_each_their_order_and_readers_see_the_same(opened: Open) -> None:
+def test_two_writers_keep_their_order_and_readers_agree(opened: Open) -> None:
     opened("append").begin(b"0 0")
 
     def append(who: int) -> None:
@@ -149,7 +151,7 @@ def test_two_appenders_keep_each_their_order_and_readers_see_the_same(opened: Op
         assert own == list(range(200))
 
 
-def test_close_ends_a_read_that_waits_and_all_that_come(opened: Open) -> None:
+def test_close_ends_a_waiting_read_and_later_ones(opened: Open) -> None:
     appender, reader = opened("append"), opened("read")
     appender.begin(b"0")
     after = position(read_all(reader, "", 1)[0])
@@ -173,7 +175,7 @@ def test_close_ends_a_read_that_waits_and_all_that_come(opened: Open) -> None:
     reader.close()
 
 
-def test_what_is_trimmed_is_gone_and_the_rest_is_not(opened: Open, engine: Engine) -> None:
+def test_trimming_removes_only_the_trimmed_entries(opened: Open, engine: Engine) -> None:
     appender, reader = opened("append"), opened("read")
     appender.begin(b"0")
     appender.append([b"%d" % n for n in range(1, 30)])
@@ -198,7 +200,7 @@ def test_what_is_trimmed_is_gone_and_the_rest_is_not(opened: Open, engine: Engin
     assert read_all(other, f"{found[5].id}.", 10) == found[20:]
 
 
-def test_what_is_looked_for_is_found_if_it_is_there_as_it_was(opened: Open) -> None:
+def test_an_entry_is_found_only_if_it_is_unchanged(opened: Open) -> None:
     appender, looker = opened("append"), opened("read")
     assert looker.look(["5.0123456789abcdef", "5."]) == [False, False]
     appender.begin(b"0")
@@ -219,7 +221,7 @@ def test_what_is_looked_for_is_found_if_it_is_there_as_it_was(opened: Open) -> N
     assert looker.look([position(found[3]), f"{found[6].id}.0123456789abcdef"]) == [True, False]
 
 
-def test_the_largest_entry_that_an_engine_takes_is_told_and_taken(opened: Open) -> None:
+def test_the_reported_largest_entry_is_accepted(opened: Open) -> None:
     appender, reader = opened("append"), opened("read")
     appender.begin(b"0")
     most, setting = appender.largest()
@@ -262,7 +264,7 @@ def test_a_log_that_is_deleted_is_missing_and_lost(
     eventually(missing, "StreamMissing")
 
 
-def test_a_log_that_its_engine_may_drop_is_refused_and_why(engine: Engine) -> None:
+def test_a_log_that_its_engine_may_evict_is_refused_with_the_reason(engine: Engine) -> None:
     if isinstance(engine, Redis):
         pytest.skip("nodes ask Redis themselves")
     for settings, wanted in BAD[type(engine)]:

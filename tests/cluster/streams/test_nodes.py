@@ -86,7 +86,7 @@ def rows(folder: Path, name: str) -> dict[str, Presence]:
 
 
 @pytest.mark.watchdog(180)
-def test_nodes_on_any_engine_are_equal_whichever_is_killed_and_when_the_engine_restarts(
+def test_nodes_converge_after_any_is_killed_or_the_engine_restarts(
     engine: Engine, start: Start, tmp_path: Path
 ) -> None:
     a, b = start("a"), start("b")
@@ -132,7 +132,7 @@ def _answers(node: NodeProcess) -> bool:
     return True
 
 
-def test_a_node_whose_log_may_be_dropped_says_so_and_goes_on_when_that_is_changed(
+def test_a_node_whose_log_may_be_evicted_reports_it_and_continues_once_fixed(
     engine: Engine, start: Start, dc: str
 ) -> None:
     if not isinstance(engine, Nats):
@@ -208,7 +208,7 @@ def has(node: NodeProcess, key: str, value: int) -> bool:
 
 
 @pytest.mark.watchdog(180)
-def test_a_log_is_trimmed_and_whoever_lacks_what_was_cut_off_takes_a_snapshot(
+def test_a_node_that_lacks_trimmed_entries_takes_a_snapshot(
     engine: Engine, start: Start, log: Log, dc: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A checkpoint after ten entries.
@@ -251,7 +251,7 @@ def test_a_log_is_trimmed_and_whoever_lacks_what_was_cut_off_takes_a_snapshot(
 
 
 @pytest.mark.watchdog(180)
-def test_a_log_that_somebody_else_has_trimmed_is_told_and_never_read_on(
+def test_a_log_trimmed_by_somebody_else_is_reported_and_not_read_further(
     engine: Engine, start: Start, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if isinstance(engine, Rabbitmq):
@@ -284,7 +284,7 @@ def test_a_log_that_somebody_else_has_trimmed_is_told_and_never_read_on(
 
 
 @pytest.mark.watchdog(180)
-def test_what_is_larger_than_an_entry_is_refused_and_many_writes_are_several_entries(
+def test_a_write_larger_than_an_entry_is_refused_and_many_writes_are_split(
     engine: Engine, start: Start
 ) -> None:
     a, b = start("a"), start("b")

@@ -50,7 +50,9 @@ class at:
         self.stream.close()
 
 
-def test_a_tail_that_is_not_there_is_lost(pair: tuple[Redis, Redis]) -> None:
+def test_a_position_missing_on_the_promoted_replica_raises_position_lost(
+    pair: tuple[Redis, Redis],
+) -> None:
     primary, replica = pair
     with at(primary) as old, at(replica) as new:
         shared = position(read_all(old, "", 2)[-1])
@@ -66,7 +68,7 @@ def test_a_tail_that_is_not_there_is_lost(pair: tuple[Redis, Redis]) -> None:
         assert found.value.last == new.last()
 
 
-def test_an_id_that_was_given_again_is_another_position(pair: tuple[Redis, Redis]) -> None:
+def test_a_reused_stream_id_is_another_position(pair: tuple[Redis, Redis]) -> None:
     primary, replica = pair
     with at(primary) as old, at(replica) as new:
         old.append([b"three"])
@@ -78,7 +80,7 @@ def test_an_id_that_was_given_again_is_another_position(pair: tuple[Redis, Redis
             new.entries(lost, 10, 0)
 
 
-def test_a_reader_that_is_connected_notices_that_the_log_is_another(
+def test_a_connected_reader_notices_that_the_log_was_replaced(
     pair: tuple[Redis, Redis],
 ) -> None:
     primary, _ = pair
@@ -91,7 +93,7 @@ def test_a_reader_that_is_connected_notices_that_the_log_is_another(
             reader.entries(last, 10, 0)
 
 
-def test_a_refused_batch_is_written_as_a_whole_or_not_at_all(pair: tuple[Redis, Redis]) -> None:
+def test_a_batch_is_written_as_a_whole_or_not_at_all(pair: tuple[Redis, Redis]) -> None:
     primary, _ = pair
     with at(primary) as stream, redis.Redis(port=primary.port) as client:
         client.config_set("maxmemory", client.info("memory")["used_memory"] + 3_000_000)

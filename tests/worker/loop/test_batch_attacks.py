@@ -47,7 +47,7 @@ def in_batch() -> bool:
 
 @ENGINES
 @THREADS
-def test_each_way_to_end_in_the_middle_of_a_batch(app: App, threads: int) -> None:
+def test_a_handler_may_end_in_any_way_in_the_middle_of_a_batch(app: App, threads: int) -> None:
     seen: Counter[str] = Counter()
     batched: set[str] = set()
 
@@ -83,7 +83,7 @@ def test_each_way_to_end_in_the_middle_of_a_batch(app: App, threads: int) -> Non
 
 
 @ENGINES
-def test_what_is_no_plain_call_runs_in_a_batch_as_elsewhere(app: App) -> None:
+def test_tasks_with_results_timeouts_or_leases_run_in_a_batch_as_elsewhere(app: App) -> None:
     seen: list[tuple[str, int]] = []
 
     @app.task(keys="{n}", result_ttl=60)
@@ -119,7 +119,7 @@ def test_what_is_no_plain_call_runs_in_a_batch_as_elsewhere(app: App) -> None:
 
 
 @ENGINES
-def test_hooks_that_come_while_batches_run_are_called(app: App) -> None:
+def test_hooks_added_while_batches_run_are_called(app: App) -> None:
     hooked: list[int] = []
     some = threading.Event()
 
@@ -145,7 +145,7 @@ def test_hooks_that_come_while_batches_run_are_called(app: App) -> None:
 
 
 @ENGINES
-def test_the_lease_of_a_handler_in_a_batch_is_its_own_even_later(app: App) -> None:
+def test_a_handler_in_a_batch_has_its_own_lease_even_after_it_ends(app: App) -> None:
     leases: dict[int, Any] = {}
     asked: dict[int, int] = {}
     threads: list[threading.Thread] = []
@@ -216,7 +216,7 @@ def test_a_handler_of_a_batch_that_runs_too_long_loses_its_lease(
 
 @ENGINES
 @THREADS
-def test_a_worker_that_is_stopped_while_a_handler_keeps_a_batch(app: App, threads: int) -> None:
+def test_a_worker_stopped_during_a_batch_lets_its_handler_finish(app: App, threads: int) -> None:
     gate, stuck = threading.Event(), threading.Event()
     seen: list[int] = []
 
@@ -245,7 +245,7 @@ def test_a_worker_that_is_stopped_while_a_handler_keeps_a_batch(app: App, thread
 
 
 @ENGINES
-def test_what_still_runs_of_a_batch_at_the_deadline_goes_back(app: App) -> None:
+def test_messages_of_a_batch_unfinished_at_the_stop_deadline_are_returned(app: App) -> None:
     gate, stuck = threading.Event(), threading.Event()
     seen: list[tuple[int, int]] = []
 
@@ -273,7 +273,7 @@ def test_what_still_runs_of_a_batch_at_the_deadline_goes_back(app: App) -> None:
 
 
 @ENGINES
-def test_a_lease_that_is_lost_in_a_batch_is_said_and_the_rest_is_settled(
+def test_a_lost_lease_of_a_batch_is_logged_and_the_rest_is_settled(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue = queue_of(app)
@@ -298,9 +298,7 @@ def test_a_lease_that_is_lost_in_a_batch_is_said_and_the_rest_is_settled(
     assert queue.stats().acks == 400
 
 
-def test_an_engine_that_goes_away_amid_batches_and_comes_back(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_batches_survive_an_engine_outage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     app = App(send_timeout=1, audit=True)
     seen: Counter[int] = Counter()
     half, gate = threading.Event(), threading.Event()
@@ -333,7 +331,7 @@ def test_an_engine_that_goes_away_amid_batches_and_comes_back(
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.share(2)
-def test_a_worker_process_that_is_ended_amid_batches_loses_nothing(
+def test_a_worker_process_killed_during_batches_loses_no_message(
     workers: Workers, url: str, number: int
 ) -> None:
     from tests.worker.apps import shop
@@ -358,7 +356,7 @@ def test_a_worker_process_that_is_ended_amid_batches_loses_nothing(
 
 
 @ENGINES
-def test_consume_gives_back_what_stands_behind_a_slow_message(url: str) -> None:
+def test_consume_returns_messages_leased_behind_a_slow_one(url: str) -> None:
     gate, stuck = threading.Event(), threading.Event()
     seen: list[int] = []
 
@@ -384,7 +382,7 @@ def test_consume_gives_back_what_stands_behind_a_slow_message(url: str) -> None:
 
 
 @ENGINES
-def test_consume_that_is_stopped_amid_a_batch_finishes_one_and_gives_back_the_rest(
+def test_consume_stopped_during_a_batch_finishes_one_message_and_returns_the_rest(
     url: str,
 ) -> None:
     gate, stuck = threading.Event(), threading.Event()
@@ -409,7 +407,7 @@ def test_consume_that_is_stopped_amid_a_batch_finishes_one_and_gives_back_the_re
         assert len(seen) == 301
 
 
-def test_consume_outlives_a_connection_that_is_cut_amid_batches(url: str) -> None:
+def test_consume_survives_a_broken_connection_during_batches(url: str) -> None:
     seen: Counter[int] = Counter()
     with interlock.connect(url) as client:
         queue = client.queue("numbers", int, retry=Retry(first=0), lease=0.5)
@@ -431,7 +429,7 @@ def test_consume_outlives_a_connection_that_is_cut_amid_batches(url: str) -> Non
 
 @ENGINES
 @THREADS
-def test_what_cannot_be_read_fails_alone(app: App, threads: int) -> None:
+def test_one_undecodable_message_of_a_batch_fails_alone(app: App, threads: int) -> None:
     """It is nested deeper than the stack, in the middle of a batch; before, and as the first."""
     seen: Counter[int] = Counter()
 
@@ -455,7 +453,7 @@ def test_what_cannot_be_read_fails_alone(app: App, threads: int) -> None:
 
 @ENGINES
 @THREADS
-def test_an_audit_that_cannot_write_settles_all(
+def test_an_audit_that_cannot_write_does_not_prevent_settlements(
     app: App, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: Counter[int] = Counter()
@@ -477,7 +475,7 @@ def test_an_audit_that_cannot_write_settles_all(
 
 
 @THREADS
-def test_a_coroutine_sees_nothing_of_the_context_of_another(app: App, threads: int) -> None:
+def test_coroutines_of_a_batch_have_separate_contexts(app: App, threads: int) -> None:
     tenant: ContextVar[int | None] = ContextVar("tenant", default=None)
     found: list[int | None] = []
 
@@ -493,7 +491,7 @@ def test_a_coroutine_sees_nothing_of_the_context_of_another(app: App, threads: i
     assert found == [None] * 30
 
 
-def test_a_consumer_gives_back_a_batch_that_came_too_late(
+def test_a_stopped_consumer_returns_a_batch_leased_too_late(
     engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a process does that was frozen while it waited for the answer."""

@@ -28,7 +28,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 ENGINES = pytest.mark.parametrize("engine", ["memory", "redis", "hub"], indirect=True)
 
 
-def test_some_quick_handlers_in_a_row_are_quick_and_a_slow_one_by_itself_does_not_end_it() -> None:
+def test_several_quick_calls_make_a_handler_quick_and_one_slow_call_does_not_end_it() -> None:
     one = HandlerTime(16)
     one.ended(0)
     assert not one.quick
@@ -63,7 +63,7 @@ def test_a_lease_grows_while_handlers_are_quick_whatever_the_concurrency_is() ->
         assert not one.quick
 
 
-def test_a_batch_that_took_long_once_does_not_end_it() -> None:
+def test_one_long_batch_does_not_end_quick_mode() -> None:
     one = HandlerTime(16)
     for _ in range(SPAN):
         one.ended(0)
@@ -71,12 +71,12 @@ def test_a_batch_that_took_long_once_does_not_end_it() -> None:
     assert one.quick
 
 
-def test_one_place_has_one_call_under_way_which_keeps_the_order() -> None:
+def test_with_one_handler_only_one_call_is_sent_ahead() -> None:
     assert HandlerTime(1).ahead == 1
     assert HandlerTime(2).ahead == AHEAD > 1
 
 
-def test_whoever_kept_the_thread_of_a_batch_makes_the_next_wait_for_longer() -> None:
+def test_each_slow_batch_doubles_the_calls_needed_to_be_quick_again() -> None:
     one = HandlerTime(16)
     waited = []
     for _ in range(3):
@@ -114,7 +114,7 @@ def test_one_thread_leases_and_runs_quick_handlers_in_order(app: App, threads: i
 
 @pytest.mark.usefixtures("quick")
 @ENGINES
-def test_a_handler_that_keeps_the_thread_of_a_batch_holds_up_no_other(app: App) -> None:
+def test_a_slow_handler_in_a_batch_does_not_delay_other_messages(app: App) -> None:
     gate, stuck = threading.Event(), threading.Event()
     seen: list[int] = []
     kept: list[str] = []
@@ -150,7 +150,7 @@ def test_a_handler_that_keeps_the_thread_of_a_batch_holds_up_no_other(app: App) 
 
 @pytest.mark.usefixtures("quick")
 @ENGINES
-def test_what_was_leased_ahead_goes_back_from_behind_a_slow_handler(app: App) -> None:
+def test_messages_leased_ahead_are_returned_from_behind_a_slow_handler(app: App) -> None:
     attempts: dict[int, int] = {}
 
     @app.task()
@@ -176,7 +176,7 @@ def test_what_was_leased_ahead_goes_back_from_behind_a_slow_handler(app: App) ->
 @pytest.mark.usefixtures("quick")
 @ENGINES
 @pytest.mark.parametrize("threads", [1, 4])
-def test_a_worker_that_is_stopped_amid_quick_handlers_keeps_nothing(app: App, threads: int) -> None:
+def test_a_worker_stopped_during_quick_handlers_holds_no_message(app: App, threads: int) -> None:
     seen: list[int] = []
     some = threading.Event()
 

@@ -13,7 +13,7 @@ from tests.worker.workers import ROOT
 
 @pytest.mark.parametrize("engine", ["memory", "redis", "hub"], indirect=True)
 @pytest.mark.parametrize("example", ["transfers", "order_book", "device_fleet"])
-def test_it_runs(url: str, example: str) -> None:
+def test_each_example_of_an_app_runs_to_its_end(url: str, example: str) -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "examples" / f"{example}.py", "--url", url],
         capture_output=True,

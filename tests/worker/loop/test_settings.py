@@ -19,12 +19,12 @@ from interlock.app import App
         ({"pool": "process"}, "not a global name of a module"),
     ],
 )
-def test_a_wrong_option_is_named(options: dict[str, Any], text: str) -> None:
+def test_an_invalid_worker_option_is_named(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         App().worker(**options)
 
 
 @pytest.mark.parametrize("wrong", [5, 1.5, object()])
-def test_what_is_no_names_of_queues_is_named(wrong: Any) -> None:
+def test_an_invalid_list_of_queue_names_is_named(wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"worker\(\): queues is .*; allowed: the names of queues"):
         App().worker(queues=wrong)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.parametrize("engine", ["memory", "redis", "hub"], indir
 
 
 @pytest.mark.parametrize("pool", ["thread", "asyncio"])
-def test_messages_without_keys_find_a_handler_while_those_with_keys_keep_all_others(
+def test_unkeyed_messages_have_reserved_handlers_while_keyed_ones_occupy_the_others(
     app: App, pool: str
 ) -> None:
     gate = threading.Event()
@@ -49,7 +49,7 @@ def test_messages_without_keys_find_a_handler_while_those_with_keys_keep_all_oth
     assert (worker.figures().handled, worker.figures().running) == (28, 0)
 
 
-def test_other_handlers_take_messages_without_keys_too(app: App) -> None:
+def test_unreserved_handlers_take_unkeyed_messages_too(app: App) -> None:
     together = threading.Barrier(4)
 
     @app.task
@@ -62,7 +62,7 @@ def test_other_handlers_take_messages_without_keys_too(app: App) -> None:
         drained(app)
 
 
-def test_each_of_several_queues_has_them(app: App) -> None:
+def test_each_queue_has_its_reserved_handlers_for_unkeyed_messages(app: App) -> None:
     gate = threading.Event()
     done: list[str] = []
 
@@ -98,14 +98,14 @@ def test_each_of_several_queues_has_them(app: App) -> None:
         ("1", TypeError, "unkeyed is str; allowed: int"),
     ],
 )
-def test_some_handlers_are_left_for_messages_with_keys(
+def test_an_invalid_number_of_handlers_for_unkeyed_messages_is_refused(
     app: App, unkeyed: object, error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):
         app.worker(threads=4, unkeyed=unkeyed)  # type: ignore[arg-type]
 
 
-def test_places_that_come_and_go_are_first_those_for_messages_without_keys(engine: str) -> None:
+def test_free_handlers_fill_the_reservation_for_unkeyed_messages_first(engine: str) -> None:
     # As processes of a pool do, which are ready one by one, and may die.
     places = Places(5, 2)
     seen = []

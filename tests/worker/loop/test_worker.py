@@ -85,7 +85,7 @@ def test_a_handler_sees_its_lease(app: App, pool: str) -> None:
         current_lease()
 
 
-def test_a_failure_is_logged_and_comes_again_until_its_attempts_are_used_up(
+def test_a_failed_message_is_logged_and_retried_until_its_attempts_are_used_up(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task(keys="k", retry=Retry(2, first=0))
@@ -109,7 +109,9 @@ def test_a_failure_is_logged_and_comes_again_until_its_attempts_are_used_up(
     assert (letter.id, letter.attempts, letter.error) == (job.id, 2, "OSError: no route")
 
 
-def test_a_handler_steers(app: App, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_handler_settles_its_message_by_a_steering_exception(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
     attempts: list[int] = []
 
     @app.task()
@@ -139,7 +141,7 @@ def test_a_handler_steers(app: App, caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_what_is_not_retried_is_held_where_the_policy_holds(
+def test_an_exception_that_is_not_retried_holds_the_message_if_the_policy_says_so(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task(retry=Retry(5, on=(OSError,), then="hold"))
@@ -157,7 +159,7 @@ def test_what_is_not_retried_is_held_where_the_policy_holds(
     assert "by the policy it was sent with" not in caplog.text
 
 
-def test_what_cannot_be_decoded_is_a_dead_letter_at_once(
+def test_an_undecodable_message_becomes_a_dead_letter_at_once(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task()
@@ -174,7 +176,7 @@ def test_what_cannot_be_decoded_is_a_dead_letter_at_once(
     assert caplog.text.count("cannot be handled") == 2
 
 
-def test_an_unknown_task_goes_back_with_its_attempt_unchanged(
+def test_a_message_of_an_unknown_task_is_returned_without_using_an_attempt(
     app: App, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with App(url, audit=True) as newer:
@@ -198,7 +200,7 @@ def test_an_unknown_task_goes_back_with_its_attempt_unchanged(
     assert "calls the task 'fresh'" in caplog.text
 
 
-def test_a_handler_beyond_its_time_loses_its_lease(
+def test_a_handler_that_exceeds_its_timeout_loses_its_lease(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate, lost, attempts = threading.Event(), [], []
@@ -224,7 +226,7 @@ def test_a_handler_beyond_its_time_loses_its_lease(
     assert "ended after its lease was revoked" in caplog.text
 
 
-def test_a_coroutine_beyond_its_time_is_cancelled(
+def test_a_coroutine_that_exceeds_its_timeout_is_cancelled(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
     attempts, cancelled = [], []
@@ -246,7 +248,9 @@ def test_a_coroutine_beyond_its_time_is_cancelled(
     assert "await asyncio.sleep(30)" in caplog.text
 
 
-def test_a_send_may_name_another_timeout(app: App, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_send_can_override_the_timeout_of_its_task(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
     gate = threading.Event()
 
     @app.task(retry=Retry(1))
@@ -319,7 +323,7 @@ def test_hooks_run_around_sends_and_handlers(app: App, caplog: pytest.LogCapture
     assert queue_of(app).stats().acks == 1
 
 
-def test_what_a_hook_before_the_handler_raises_is_its_failure(app: App) -> None:
+def test_an_exception_in_a_before_hook_fails_the_message(app: App) -> None:
     @app.before_handle
     def refuse(handling: Handling) -> None:
         raise Reject("not today")
@@ -334,7 +338,7 @@ def test_what_a_hook_before_the_handler_raises_is_its_failure(app: App) -> None:
     assert [letter.error for letter in queue_of(app).dead_letters()] == ["not today"]
 
 
-def test_what_a_hook_before_a_send_raises_stops_it(app: App) -> None:
+def test_an_exception_in_a_send_hook_stops_the_send(app: App) -> None:
     @app.before_send
     def refuse(sending: Sending) -> None:
         raise PermissionError("not you")
@@ -347,7 +351,7 @@ def test_what_a_hook_before_a_send_raises_stops_it(app: App) -> None:
     assert queue_of(app).qsize() == 0
 
 
-def test_several_queues_share_the_handlers_and_none_starves(app: App) -> None:
+def test_several_queues_share_the_handlers_without_starvation(app: App) -> None:
     seen: list[str] = []
 
     @app.task(queue="a")
@@ -367,7 +371,7 @@ def test_several_queues_share_the_handlers_and_none_starves(app: App) -> None:
     assert (seen.count("a"), seen.count("b")) == (20, 20)
 
 
-def test_a_message_that_no_handler_begins_goes_back(app: App) -> None:
+def test_a_message_that_no_handler_begins_is_returned(app: App) -> None:
     # The loop is blocked by a handler that does not await, so what it was offered cannot begin.
     gate, begun = threading.Event(), threading.Event()
 
@@ -392,7 +396,7 @@ def test_a_message_that_no_handler_begins_goes_back(app: App) -> None:
     assert attempts == [1]
 
 
-def test_stopping_lets_handlers_finish_and_takes_no_more(app: App) -> None:
+def test_a_stopped_worker_finishes_running_handlers_and_leases_no_more(app: App) -> None:
     gate, begun, done = threading.Event(), threading.Event(), []
 
     @app.task()
@@ -414,7 +418,7 @@ def test_stopping_lets_handlers_finish_and_takes_no_more(app: App) -> None:
     assert queue_of(app).stats().leased == 0
 
 
-def test_what_still_runs_at_the_deadline_goes_back(
+def test_messages_unfinished_at_the_stop_deadline_are_returned(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate, begun = threading.Event(), threading.Event()
@@ -433,7 +437,7 @@ def test_what_still_runs_at_the_deadline_goes_back(
     gate.set()
 
 
-def test_what_handlers_are_doing_is_told(app: App) -> None:
+def test_the_worker_reports_what_its_handlers_do(app: App) -> None:
     gate, begun = threading.Event(), threading.Event()
 
     @app.task(keys="k:{n}")
@@ -483,13 +487,13 @@ def test_order_and_exclusion_hold_under_load(app: App) -> None:
     assert worker.figures().violations == 0 and worker.figures().failed == 0
 
 
-def test_a_worker_is_started_once(app: App) -> None:
+def test_a_worker_cannot_be_started_twice(app: App) -> None:
     with app.worker() as worker, pytest.raises(RuntimeError, match="was started before"):
         worker.start()
     assert isinstance(worker, Worker)
 
 
-def test_what_a_hook_sets_is_not_seen_by_the_next_message(app: App) -> None:
+def test_a_context_variable_set_by_a_hook_does_not_leak_to_the_next_message(app: App) -> None:
     tenant: contextvars.ContextVar[str] = contextvars.ContextVar("tenant", default="none")
     seen = []
 
@@ -509,7 +513,7 @@ def test_what_a_hook_sets_is_not_seen_by_the_next_message(app: App) -> None:
     assert seen == ["none", "ada", "none", "ada"]
 
 
-def test_more_than_a_call_may_settle_is_settled_by_several(app: App) -> None:
+def test_settlements_beyond_the_limit_of_a_call_are_sent_in_several(app: App) -> None:
     gate = asyncio.Event()
     count = 1500
 

@@ -51,7 +51,7 @@ def handler(times: int) -> tuple[Callable[[Any], None], list[tuple[object, int]]
     return handle, seen
 
 
-def test_it_is_told_from_one_that_counts() -> None:
+def test_retry_after_without_an_attempt_survives_pickling() -> None:
     assert RetryAfter(3).attempt and not RetryAfter(3, attempt=False).attempt
     for error in (RetryAfter(3), RetryAfter(3, attempt=False)):
         same = pickle.loads(pickle.dumps(error))
@@ -61,7 +61,7 @@ def test_it_is_told_from_one_that_counts() -> None:
 @ENGINES
 @pytest.mark.parametrize("pool", ["thread", "asyncio"])
 @pytest.mark.parametrize("kind", ["wait", "wait_async"])
-def test_a_task_comes_back_at_its_attempt_and_its_keys_wait(
+def test_a_deferred_task_is_redelivered_at_the_same_attempt_and_keeps_its_keys(
     url: str, pool: str, kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = App(url, retry=ONCE, audit=True)
@@ -87,7 +87,7 @@ def test_a_task_comes_back_at_its_attempt_and_its_keys_wait(
 
 
 @ENGINES
-def test_many_quick_ones_of_batches_come_back(url: str) -> None:
+def test_deferred_messages_of_batches_are_redelivered(url: str) -> None:
     app = App(url, retry=ONCE, audit=True)
     calls: dict[int, list[int]] = {}
 
@@ -107,7 +107,7 @@ def test_many_quick_ones_of_batches_come_back(url: str) -> None:
     assert calls == {number: [1] * (1 + number % 3) for number in range(300)}
 
 
-def test_processes_of_a_pool_come_back(
+def test_deferred_messages_of_a_process_pool_are_redelivered(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deferring.app, "url", url)
@@ -121,7 +121,7 @@ def test_processes_of_a_pool_come_back(
 
 @ENGINES
 @pytest.mark.parametrize("timeout", [None, PATIENCE])
-def test_consumers_of_a_queue_come_back(url: str, timeout: float | None) -> None:
+def test_deferred_messages_of_consume_are_redelivered(url: str, timeout: float | None) -> None:
     handle, seen = handler(2)
     with connect(url) as client:
         queue = client.queue("plain", str, retry=ONCE)
@@ -132,7 +132,7 @@ def test_consumers_of_a_queue_come_back(url: str, timeout: float | None) -> None
 
 
 @ENGINES
-def test_consumers_on_asyncio_come_back(url: str) -> None:
+def test_deferred_messages_of_asyncio_consume_are_redelivered(url: str) -> None:
     handle, seen = handler(2)
 
     async def ahandle(payload: str) -> None:
@@ -154,7 +154,7 @@ def test_consumers_on_asyncio_come_back(url: str) -> None:
 
 
 @ENGINES
-def test_a_lease_that_is_left_by_it_is_put_back(url: str) -> None:
+def test_leaving_a_lease_block_by_retry_after_defers_the_message(url: str) -> None:
     with connect(url) as client:
         queue = client.queue("plain", str, retry=ONCE)
         queue.put("a")
@@ -166,7 +166,7 @@ def test_a_lease_that_is_left_by_it_is_put_back(url: str) -> None:
         assert queue.stats().releases == 2
 
 
-def test_a_test_worker_waits_for_the_clock() -> None:
+def test_a_test_worker_handles_a_deferred_message_when_the_clock_is_advanced() -> None:
     app = App("memory://", retry=ONCE)
     calls: list[int] = []
 
@@ -188,7 +188,7 @@ def test_a_test_worker_waits_for_the_clock() -> None:
     assert calls == [1, 1, 1]
 
 
-def test_a_queue_without_an_engine_comes_back() -> None:
+def test_a_deferred_message_of_an_in_process_queue_is_redelivered() -> None:
     clock = ManualClock()
     queue: KeyedQueue[str] = KeyedQueue(clock=clock, retry=ONCE)
     queue.put("a", keys="k")
@@ -201,7 +201,7 @@ def test_a_queue_without_an_engine_comes_back() -> None:
         assert (payload, current_lease().attempt) == ("a", 1)
 
 
-def test_consumers_without_an_engine_come_back() -> None:
+def test_deferred_messages_of_an_in_process_consume_are_redelivered() -> None:
     handle, seen = handler(2)
     queue: KeyedQueue[str] = KeyedQueue(retry=ONCE)
     queue.put("a", keys="k")
@@ -210,7 +210,7 @@ def test_consumers_without_an_engine_come_back() -> None:
     assert seen == [("a", 1)] * 3
 
 
-def test_asyncio_without_an_engine_comes_back() -> None:
+def test_deferred_messages_of_an_in_process_asyncio_consume_are_redelivered() -> None:
     handle, seen = handler(1)
 
     async def ahandle(payload: str) -> None:
@@ -234,7 +234,7 @@ def test_asyncio_without_an_engine_comes_back() -> None:
     assert seen == [("a", 1)] * 2
 
 
-def test_a_call_of_an_executor_comes_back() -> None:
+def test_a_deferred_call_of_an_executor_runs_again() -> None:
     calls: list[int] = []
     told = threading.Event()
 
@@ -250,7 +250,7 @@ def test_a_call_of_an_executor_comes_back() -> None:
     assert calls == [1, 1, 1, 1] and told.is_set()
 
 
-def test_a_delay_is_told_in_whole_microseconds() -> None:
+def test_a_deferral_is_sent_in_whole_microseconds() -> None:
     from interlock.client.wire import messages as wire
 
     assert wire.deferring(3, 4, 0.25) == ("DEFER", 3, 4, micros(0.25))

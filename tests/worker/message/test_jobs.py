@@ -57,7 +57,7 @@ def send(app: App, task: str, *args: object, **options: object) -> Job[object]:
 
 
 @ENGINES
-def test_a_job_tells_its_state_from_the_send_to_the_end(app: App) -> None:
+def test_a_job_reports_its_state_from_the_send_to_the_end(app: App) -> None:
     declared(app)
     delayed = send(app, "echo", "z", delay=1000)
     first, second = send(app, "echo", "a", "wait"), send(app, "echo", "a")
@@ -82,7 +82,7 @@ def test_a_job_tells_its_state_from_the_send_to_the_end(app: App) -> None:
 
 
 @ENGINES
-def test_the_same_awaited(app: App) -> None:
+def test_a_job_reports_its_state_in_asyncio(app: App) -> None:
     declared(app)
 
     async def main() -> None:
@@ -110,7 +110,9 @@ def test_the_same_awaited(app: App) -> None:
         ("undecodable", "echo", "rejected", "PayloadError: argument 'key' of echo() cannot be"),
     ],
 )
-def test_what_failed_tells_why(app: App, how: str, task: str, reason: str, error: str) -> None:
+def test_a_failed_job_reports_its_error(
+    app: App, how: str, task: str, reason: str, error: str
+) -> None:
     declared(app)
     options = {"delay": 1000.0} if how == "cancel" else {}
     args = () if how == "late" else (1,) if how == "undecodable" else ("k", how)
@@ -132,7 +134,7 @@ def test_what_failed_tells_why(app: App, how: str, task: str, reason: str, error
 
 
 @ENGINES
-def test_a_result_is_forgotten(app: App) -> None:
+def test_a_job_s_result_expires(app: App) -> None:
     declared(app)
     job = send(app, "echo", "a")
     with app.worker(threads=1):
@@ -179,7 +181,7 @@ def unpickled(job: bytes, folder: Path) -> tuple[int, str]:
     return done.returncode, "".join(line for line in lines if "appendonly is no" not in line)
 
 
-def test_a_pickled_job_is_one_of_its_app_in_another_process(
+def test_a_pickled_job_works_in_another_process_of_its_app(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "picklable_tasks.py").write_text(MODULE.format(url=url))
@@ -204,7 +206,7 @@ def test_a_pickled_job_is_one_of_its_app_in_another_process(
     aaa_importer.app.close()
 
 
-def test_a_job_of_an_app_that_nobody_could_import_says_so_when_it_is_pickled() -> None:
+def test_pickling_a_job_of_an_app_that_cannot_be_imported_raises() -> None:
     app = App("memory://")
 
     @app.task
@@ -214,7 +216,7 @@ def test_a_job_of_an_app_that_nobody_could_import_says_so_when_it_is_pickled() -
         pickle.dumps(note.send())
 
 
-def test_a_job_of_an_engine_that_is_away_says_so() -> None:
+def test_a_job_of_an_unreachable_engine_raises() -> None:
     app = App("redis://127.0.0.1:1?timeout=0.1")
 
     @app.task

@@ -59,7 +59,9 @@ def checked(app: App, except_for: frozenset[str]) -> None:
 @MEMORY
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("task", ["plain", "awaited", "left"])
-def test_each_pool_settles_it_and_goes_on(throwing: App, pool: str, task: str) -> None:
+def test_any_exception_of_a_handler_is_settled_in_each_pool(
+    throwing: App, pool: str, task: str
+) -> None:
     with throwing.worker(**POOLS[pool]) as worker:  # type: ignore[arg-type]
         for name in RAISED:
             throwing.tasks[task].send(name)
@@ -72,7 +74,7 @@ def test_each_pool_settles_it_and_goes_on(throwing: App, pool: str, task: str) -
 
 
 @ENGINES
-def test_on_each_engine(throwing: App) -> None:
+def test_any_exception_of_a_handler_is_settled_on_each_engine(throwing: App) -> None:
     with throwing.worker(threads=2):
         for name in RAISED:
             thrower.plain.send(name)
@@ -83,7 +85,7 @@ def test_on_each_engine(throwing: App) -> None:
 @ENGINES
 @pytest.mark.parametrize("task", ["plain", "left"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_batch_of_quick_handlers_settles_it(
+def test_any_exception_of_a_handler_is_settled_in_a_batch(
     throwing: App, task: str, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handler_time, "QUICK", 60.0)
@@ -103,7 +105,9 @@ def test_a_batch_of_quick_handlers_settles_it(
 @MEMORY
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("name", ["stop", "cancel"])
-def test_a_handler_that_ends_its_loop_is_settled_too(throwing: App, pool: str, name: str) -> None:
+def test_a_message_whose_handler_stops_its_event_loop_is_settled(
+    throwing: App, pool: str, name: str
+) -> None:
     with throwing.worker(**POOLS[pool]) as worker:  # type: ignore[arg-type]
         for _ in range(2):
             thrower.unruly.send(name)
@@ -117,7 +121,7 @@ def test_a_handler_that_ends_its_loop_is_settled_too(throwing: App, pool: str, n
 @MEMORY
 @pytest.mark.parametrize("hook", ["before_handle", "on_error", "after_handle"])
 @pytest.mark.parametrize("pool", ["threads", "a loop"])
-def test_a_hook_that_raises_it(app: App, hook: str, pool: str) -> None:
+def test_any_exception_of_a_hook_is_settled(app: App, hook: str, pool: str) -> None:
     fails = hook == "on_error"
 
     @app.task(keys="{name}", retry=POLICY)
@@ -145,7 +149,7 @@ def test_a_hook_that_raises_it(app: App, hook: str, pool: str) -> None:
         assert dead(app) == {}
 
 
-def test_in_a_test_worker() -> None:
+def test_any_exception_of_a_handler_is_settled_in_a_test_worker() -> None:
     app = App("memory://", retry=POLICY)
 
     @app.task(keys="{name}")
@@ -161,7 +165,7 @@ def test_in_a_test_worker() -> None:
 
 
 @ENGINES
-def test_consume_on_an_engine_settles_it_and_its_threads_go_on(url: str) -> None:
+def test_consume_on_an_engine_settles_any_exception_and_its_threads_continue(url: str) -> None:
     with interlock.connect(url) as client:
         queue = client.queue("raised", str, retry=POLICY)
         with queue.consume(throw, threads=2) as consumer:
@@ -174,7 +178,7 @@ def test_consume_on_an_engine_settles_it_and_its_threads_go_on(url: str) -> None
 
 
 @ENGINES
-def test_a_lease_of_an_engine_is_settled_and_its_exception_goes_on(url: str) -> None:
+def test_a_lease_block_on_an_engine_settles_and_reraises_any_exception(url: str) -> None:
     with interlock.connect(url) as client:
         queue = client.queue("raised", str, retry=POLICY)
         for name in RAISED:
@@ -190,7 +194,7 @@ def test_a_lease_of_an_engine_is_settled_and_its_exception_goes_on(url: str) -> 
 
 
 @MEMORY
-def test_the_asyncio_consumer_of_an_engine_settles_it(url: str) -> None:
+def test_asyncio_consume_on_an_engine_settles_any_exception(url: str) -> None:
     async def handle(name: str) -> None:
         throw(name)
 

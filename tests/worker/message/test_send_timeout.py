@@ -56,7 +56,7 @@ FACES = pytest.mark.parametrize("face", ["sync", "async"])
 
 
 @FACES
-def test_a_short_one_gives_up_an_engine_that_is_away(face: str) -> None:
+def test_a_short_send_timeout_ends_a_send_to_an_unreachable_engine(face: str) -> None:
     with (
         refusing() as port,
         sending(f"redis://127.0.0.1:{port}?timeout={LONG}", NEVER) as app,
@@ -66,7 +66,7 @@ def test_a_short_one_gives_up_an_engine_that_is_away(face: str) -> None:
 
 
 @FACES
-def test_a_short_one_gives_up_an_engine_that_does_not_answer(face: str) -> None:
+def test_a_short_send_timeout_ends_a_send_to_a_silent_engine(face: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"redis://127.0.0.1:{silent.getsockname()[1]}?timeout={LONG}"
         with sending(url, NEVER) as app, pytest.raises(EngineUnavailable, match=r"in 0\.\d+ s"):
@@ -74,7 +74,7 @@ def test_a_short_one_gives_up_an_engine_that_does_not_answer(face: str) -> None:
 
 
 @FACES
-def test_a_short_one_gives_up_an_engine_that_has_gone(proxy: Proxy, face: str) -> None:
+def test_a_short_send_timeout_ends_a_send_to_an_engine_that_died(proxy: Proxy, face: str) -> None:
     with sending(f"redis://127.0.0.1:{proxy.port}?timeout={LONG}", NEVER) as app:
         app.tasks["note"].send(0)
         proxy.refuse = True
@@ -84,7 +84,7 @@ def test_a_short_one_gives_up_an_engine_that_has_gone(proxy: Proxy, face: str) -
 
 
 @FACES
-def test_a_long_one_waits_longer_than_the_client_for_an_engine_that_comes(
+def test_a_long_send_timeout_outlasts_the_client_timeout_until_the_engine_starts(
     proxy: Proxy, face: str
 ) -> None:
     proxy.refuse = True
@@ -101,7 +101,7 @@ def test_a_long_one_waits_longer_than_the_client_for_an_engine_that_comes(
 
 
 @pytest.mark.parametrize("engine", ["memory", "redis", "hub"], indirect=True)
-def test_a_queue_that_stays_full_is_full_and_a_sealed_one_shut_down(url: str) -> None:
+def test_a_send_raises_full_or_shut_down_at_its_timeout(url: str) -> None:
     with interlock.connect(url) as client, sending(url, NEVER) as app:
         queue = client.queue("default", bytes, maxsize=1)
         queue.put(b"x")

@@ -16,7 +16,7 @@ from tests.worker.workers import wait_for
 pytestmark = pytest.mark.parametrize("engine", ["memory", "redis", "hub"], indirect=True)
 
 
-def test_results_are_kept_where_the_task_says_so(app: App) -> None:
+def test_results_are_stored_only_if_the_task_says_so(app: App) -> None:
     @app.task(result_ttl=60)
     def double(n: int) -> list[int]:
         return [n, n]
@@ -38,7 +38,7 @@ def test_results_are_kept_where_the_task_says_so(app: App) -> None:
     assert asyncio.run(awaited()) == [3, 3]
 
 
-def test_a_known_dedup_string_sends_nothing(app: App) -> None:
+def test_a_send_with_a_known_dedup_string_sends_nothing(app: App) -> None:
     @app.task()
     def f() -> None: ...
 
@@ -48,7 +48,7 @@ def test_a_known_dedup_string_sends_nothing(app: App) -> None:
     assert queue_of(app).qsize() == 1
 
 
-def test_a_result_that_is_too_large_is_a_dead_letter(app: App) -> None:
+def test_a_message_with_a_too_large_result_becomes_a_dead_letter(app: App) -> None:
     @app.task(result_ttl=60)
     def large() -> str:
         return "x" * 2_000_000
@@ -59,7 +59,7 @@ def test_a_result_that_is_too_large_is_a_dead_letter(app: App) -> None:
         assert queue_of(app).stats().dead == 1
 
 
-def test_a_result_that_does_not_come_in_time_says_where_to_look(app: App, url: str) -> None:
+def test_a_timeout_of_a_result_names_the_command_to_run(app: App, url: str) -> None:
     @app.task(result_ttl=60)
     def never() -> int:
         return 1
@@ -73,7 +73,7 @@ def test_a_result_that_does_not_come_in_time_says_where_to_look(app: App, url: s
         asyncio.run(job.aresult(timeout=0))
 
 
-def test_an_argument_that_is_not_known_yet_is_left_to_those_who_do(
+def test_a_message_with_an_unknown_argument_is_left_to_newer_workers(
     app: App, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     done: list[tuple[int, str, int]] = []
@@ -99,7 +99,9 @@ def test_an_argument_that_is_not_known_yet_is_left_to_those_who_do(
     assert queue_of(app).stats().dead == 0
 
 
-def test_a_missing_argument_is_a_dead_letter_at_once(app: App, url: str) -> None:
+def test_a_message_with_a_missing_argument_becomes_a_dead_letter_at_once(
+    app: App, url: str
+) -> None:
     with App(url) as older:
 
         @older.task(name="pay", keys="account")

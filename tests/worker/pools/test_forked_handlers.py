@@ -34,7 +34,7 @@ def app(url: str) -> Iterator[App]:
 
 @pytest.mark.parametrize("task", forked.TASKS)
 @pytest.mark.parametrize("pool", ["thread", "asyncio", "process"])
-def test_the_child_ends_there_and_the_message_goes_as_the_parent_does(
+def test_a_child_forked_in_a_handler_exits_there_and_the_parent_settles_the_message(
     app: App, workers: Workers, notes: Path, pool: str, task: str
 ) -> None:
     queue = app._queue("default")
@@ -55,7 +55,7 @@ def test_the_child_ends_there_and_the_message_goes_as_the_parent_does(
     assert worker.output.count("the child is here") == len(ways)
 
 
-def test_a_child_that_lives_on_hides_no_end_of_its_process(
+def test_a_surviving_child_does_not_hide_the_death_of_its_pool_process(
     app: App, workers: Workers, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holds = tmp_path / "holds"

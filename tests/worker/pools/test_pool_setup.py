@@ -105,7 +105,7 @@ def refused(app: App) -> str:
 
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("engine", ["redis", "hub"], indirect=True)
-def test_values_that_are_set_hold_in_handlers(
+def test_app_options_set_at_run_time_apply_in_handlers(
     program: Any, pool: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["program", "--flag"])
@@ -115,7 +115,9 @@ def test_values_that_are_set_hold_in_handlers(
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_policy_that_is_set_goes_with_what_handlers_send(program: Any, pool: str) -> None:
+def test_a_retry_policy_set_at_run_time_applies_to_sends_of_handlers(
+    program: Any, pool: str
+) -> None:
     program.app.retry = Retry(1)
     with program.app.worker(pool=pool, threads=1) as worker:
         assert worker.wait_until_ready(PATIENCE), worker.broken
@@ -126,7 +128,7 @@ def test_a_policy_that_is_set_goes_with_what_handlers_send(program: Any, pool: s
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_user_and_a_password_hold_and_stand_in_no_command_line(
+def test_credentials_apply_in_pool_processes_and_are_on_no_command_line(
     program: Any, pool: str, worker_port: int
 ) -> None:
     with redis.Redis(port=worker_port) as server:
@@ -141,7 +143,7 @@ def test_a_user_and_a_password_hold_and_stand_in_no_command_line(
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_another_app_whose_engine_is_set_is_sent_to_there(
+def test_handlers_send_to_the_engine_set_for_another_app(
     program: Any, pool: str, tmp_path: Path, url: str
 ) -> None:
     name = f"{program.__name__}_other"
@@ -166,7 +168,7 @@ def test_another_app_whose_engine_is_set_is_sent_to_there(
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_what_another_module_adds_when_it_is_imported_is_there(program: Any, pool: str) -> None:
+def test_tasks_added_by_an_imported_module_exist_in_pool_processes(program: Any, pool: str) -> None:
     later = importlib.import_module(f"{program.__name__}_later")
     with program.app.worker(pool=pool, threads=1) as worker:
         assert worker.wait_until_ready(PATIENCE), worker.broken
@@ -211,7 +213,7 @@ REGISTERED: dict[str, tuple[Callable[[App], object], str]] = {
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
-def test_what_is_registered_at_run_time_is_refused_where_processes_lack_it(program: Any) -> None:
+def test_a_task_registered_at_run_time_is_refused_if_pool_processes_lack_it(program: Any) -> None:
     for add, _ in REGISTERED.values():
         add(program.app)
     said = refused(program.app)
@@ -220,7 +222,7 @@ def test_what_is_registered_at_run_time_is_refused_where_processes_lack_it(progr
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
-def test_what_is_registered_while_processes_run_is_refused(program: Any) -> None:
+def test_a_task_registered_while_pool_processes_run_is_refused(program: Any) -> None:
     with program.app.worker(pool="process", threads=1):
         for add, _ in REGISTERED.values():
             with pytest.raises(RuntimeError, match="before the worker starts"):
@@ -287,7 +289,7 @@ def two_apps(program: Any, tmp_path: Path, url: str, request: pytest.FixtureRequ
 
 @pytest.mark.parametrize("engine", ["redis"], indirect=True)
 @pytest.mark.parametrize("what", OF_SENDS)
-def test_what_is_added_to_another_app_at_run_time_is_refused_where_processes_lack_it(
+def test_a_task_added_to_another_app_at_run_time_is_refused_if_pool_processes_lack_it(
     two_apps: Any, what: str
 ) -> None:
     add, named = REGISTERED[what]
@@ -306,7 +308,9 @@ def test_what_is_added_to_another_app_at_run_time_is_refused_where_processes_lac
 
 @pytest.mark.parametrize("engine", ["redis"], indirect=True)
 @pytest.mark.parametrize("pool", POOLS)
-def test_what_a_module_adds_to_another_app_is_there(two_apps: Any, pool: str) -> None:
+def test_tasks_a_module_adds_to_another_app_exist_in_pool_processes(
+    two_apps: Any, pool: str
+) -> None:
     importlib.import_module(f"{two_apps.__name__}_stamps")
     with two_apps.app.worker(pool=pool, threads=1, queues="default") as worker:
         assert worker.wait_until_ready(PATIENCE), worker.broken
@@ -315,7 +319,7 @@ def test_what_a_module_adds_to_another_app_is_there(two_apps: Any, pool: str) ->
 
 @pytest.mark.parametrize("engine", ["redis"], indirect=True)
 @pytest.mark.parametrize("pool", ["thread", "asyncio"])
-def test_what_is_added_to_another_app_at_run_time_holds_in_handlers_of_this_process(
+def test_a_task_added_to_another_app_at_run_time_works_in_handlers_of_this_process(
     two_apps: Any, pool: str
 ) -> None:
     for what in OF_SENDS:
@@ -326,7 +330,7 @@ def test_what_is_added_to_another_app_at_run_time_holds_in_handlers_of_this_proc
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
-def test_what_acts_in_workers_of_another_app_alone_is_its_own_affair(two_apps: Any) -> None:
+def test_settings_that_only_affect_workers_of_another_app_are_allowed(two_apps: Any) -> None:
     for what, (add, _) in REGISTERED.items():
         if what not in OF_SENDS:
             add(two_apps.other)
@@ -349,7 +353,7 @@ def test_another_function_by_the_name_of_a_task_is_refused(program: Any) -> None
 
 
 @pytest.mark.parametrize("pool", ["thread", "asyncio"])
-def test_what_is_registered_at_run_time_holds_in_handlers_of_this_process(
+def test_a_task_registered_at_run_time_works_in_handlers_of_this_process(
     program: Any, pool: str
 ) -> None:
     for add, _ in REGISTERED.values():
@@ -359,7 +363,7 @@ def test_what_is_registered_at_run_time_holds_in_handlers_of_this_process(
 
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
-def test_hooks_of_the_worker_itself_hold_in_every_pool(program: Any, pool: str) -> None:
+def test_hooks_of_a_worker_are_called_in_every_pool(program: Any, pool: str) -> None:
     said: list[str] = []
     program.app.on_worker_start(lambda: said.append("start"))
     program.app.on_worker_stop(lambda: said.append("stop"))
@@ -369,7 +373,7 @@ def test_hooks_of_the_worker_itself_hold_in_every_pool(program: Any, pool: str) 
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
-def test_a_policy_that_cannot_be_sent_is_refused_at_the_start(program: Any) -> None:
+def test_a_retry_policy_that_cannot_be_pickled_is_refused_at_the_start(program: Any) -> None:
     class Mine(Exception):
         pass
 
@@ -389,9 +393,7 @@ def test_an_engine_in_memory_is_refused_to_a_handler_in_another_process(program:
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_worker_serves_all_queues_of_its_app_unless_it_is_told_which(
-    program: Any, pool: str
-) -> None:
+def test_a_worker_serves_all_queues_of_its_app_by_default(program: Any, pool: str) -> None:
     worker = program.app.worker(pool=pool, threads=2)
     assert worker.settings.queues == ("default", "seconds")
     with worker:
@@ -402,7 +404,7 @@ def test_a_worker_serves_all_queues_of_its_app_unless_it_is_told_which(
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_timetable_that_is_added_at_run_time_is_kept(program: Any, pool: str) -> None:
+def test_a_timetable_added_at_run_time_is_used(program: Any, pool: str) -> None:
     program.app.every("1s", kwargs={"k": 3})(program.second)
     with program.app.worker(pool=pool, threads=1) as worker:
         assert worker.wait_until_ready(PATIENCE), worker.broken
@@ -413,7 +415,7 @@ def test_a_timetable_that_is_added_at_run_time_is_kept(program: Any, pool: str) 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
 @pytest.mark.parametrize("pool", POOLS)
-def test_the_commands_url_holds_in_handlers(
+def test_the_url_of_the_command_applies_in_handlers(
     program: Any, workers: Workers, url: str, pool: str, processes: str, tmp_path: Path
 ) -> None:
     worker = workers.start(
@@ -453,7 +455,7 @@ def called(program: Any, folder: Path, url: str, pool: str, added: str) -> Worke
 
 @pytest.mark.parametrize("engine", ["redis"], indirect=True)
 @pytest.mark.parametrize("pool", POOLS)
-def test_what_a_program_sets_before_it_calls_the_command_holds_in_several_processes(
+def test_settings_made_before_calling_the_command_apply_in_several_processes(
     program: Any, pool: str, tmp_path: Path, url: str
 ) -> None:
     worker = called(program, tmp_path, url, pool, ADDED if pool != "process" else "")
@@ -470,7 +472,7 @@ def test_what_a_program_sets_before_it_calls_the_command_holds_in_several_proces
 
 
 @pytest.mark.parametrize("engine", ["redis"], indirect=True)
-def test_several_processes_refuse_what_those_of_their_pools_lack(
+def test_several_processes_refuse_tasks_that_their_pool_processes_lack(
     program: Any, tmp_path: Path, url: str
 ) -> None:
     worker = called(program, tmp_path, url, "process", ADDED)
@@ -478,7 +480,7 @@ def test_several_processes_refuse_what_those_of_their_pools_lack(
     assert "does not have the lifespan" in worker.output
 
 
-def test_several_processes_of_a_program_that_is_no_file_are_refused(program: Any) -> None:
+def test_several_processes_are_refused_for_a_program_without_a_file(program: Any) -> None:
     text = CALLS.format(name=program.__name__, added="").replace(
         "if __name__", "if True or __name__"
     )

@@ -65,7 +65,9 @@ def started(size: int, ended: threading.Semaphore) -> ThreadPool:
     return pool
 
 
-def test_each_of_a_batch_begins_though_the_ones_before_it_run(ended: threading.Semaphore) -> None:
+def test_every_message_offered_together_begins_while_earlier_ones_run(
+    ended: threading.Semaphore,
+) -> None:
     pool, gate = started(8, ended), threading.Event()
     batch = [running(gate) for _ in range(8)]
     pool.offer(batch)
@@ -76,7 +78,7 @@ def test_each_of_a_batch_begins_though_the_ones_before_it_run(ended: threading.S
     pool.close()
 
 
-def test_no_offer_is_left_lying_whatever_comes_between(ended: threading.Semaphore) -> None:
+def test_every_offer_is_taken_under_random_bursts(ended: threading.Semaphore) -> None:
     # As a worker does: never more than there is room for, in bursts, as places fall free.
     size, chance = 4, random.Random(7)
     pool, out = started(size, ended), 0
@@ -91,7 +93,7 @@ def test_no_offer_is_left_lying_whatever_comes_between(ended: threading.Semaphor
     pool.close()
 
 
-def test_what_is_withdrawn_does_not_begin(ended: threading.Semaphore) -> None:
+def test_a_withdrawn_message_does_not_begin(ended: threading.Semaphore) -> None:
     pool, gate = started(1, ended), threading.Event()
     first, second = running(gate), running()
     pool.offer([first])
@@ -105,7 +107,7 @@ def test_what_is_withdrawn_does_not_begin(ended: threading.Semaphore) -> None:
     pool.close()
 
 
-def test_an_offer_of_a_thread_of_the_pool_itself_does_not_silence_the_next(
+def test_an_offer_made_by_a_pool_thread_does_not_suppress_the_next_wake_up(
     ended: threading.Semaphore,
 ) -> None:
     more = [running()]
@@ -124,7 +126,7 @@ def test_an_offer_of_a_thread_of_the_pool_itself_does_not_silence_the_next(
     pool.close()
 
 
-def test_a_message_is_either_begun_or_taken_back(ended: threading.Semaphore) -> None:
+def test_a_message_is_either_begun_or_withdrawn(ended: threading.Semaphore) -> None:
     pool = started(4, ended)
     begun = back = 0
     for _ in range(2000):

@@ -34,7 +34,7 @@ def app(url: str) -> Iterator[App]:
 
 
 @pytest.mark.parametrize("size", [1, 4])
-def test_one_whose_processes_cannot_start_ends_the_worker_with_the_reason(
+def test_a_pool_whose_processes_cannot_start_ends_the_worker_with_the_reason(
     app: App, workers: Workers, gates: tuple[Path, Path], size: int
 ) -> None:
     gates[1].touch()
@@ -53,7 +53,7 @@ def test_one_whose_processes_cannot_start_ends_the_worker_with_the_reason(
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
-def test_one_in_a_program_says_that_it_is_broken(app: App, gates: tuple[Path, Path]) -> None:
+def test_a_broken_pool_makes_wait_until_ready_raise(app: App, gates: tuple[Path, Path]) -> None:
     gates[1].touch()
     worker = app.worker(pool="process", threads=2).start()
     with pytest.raises(WorkerBroken, match="LookupError: no such table") as broken:
@@ -63,7 +63,7 @@ def test_one_in_a_program_says_that_it_is_broken(app: App, gates: tuple[Path, Pa
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
-def test_one_in_a_with_block_says_so_at_its_end_unless_the_block_raises(
+def test_a_broken_pool_raises_at_the_end_of_a_with_block_unless_the_block_raises(
     app: App, gates: tuple[Path, Path]
 ) -> None:
     gates[1].touch()
@@ -84,7 +84,7 @@ def test_one_in_a_with_block_says_so_at_its_end_unless_the_block_raises(
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
-def test_who_waits_for_one_that_is_not_started_or_is_stopped_waits_for_nothing(
+def test_wait_until_ready_ends_if_the_worker_is_not_started_or_is_stopped(
     app: App, gates: tuple[Path, Path]
 ) -> None:
     gates[0].touch()
@@ -103,7 +103,9 @@ def test_who_waits_for_one_that_is_not_started_or_is_stopped_waits_for_nothing(
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
-def test_nothing_is_leased_before_a_process_is_ready(app: App, gates: tuple[Path, Path]) -> None:
+def test_no_message_is_leased_before_a_pool_process_is_ready(
+    app: App, gates: tuple[Path, Path]
+) -> None:
     gates[0].touch()
     default = app._queue("default")
     for number in range(10):
@@ -119,7 +121,7 @@ def test_nothing_is_leased_before_a_process_is_ready(app: App, gates: tuple[Path
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
-def test_while_a_process_starts_again_nothing_is_leased_for_it(
+def test_no_message_is_leased_for_a_pool_process_that_restarts(
     app: App, gates: tuple[Path, Path]
 ) -> None:
     default = app._queue("default")
@@ -136,7 +138,7 @@ def test_while_a_process_starts_again_nothing_is_leased_for_it(
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
-def test_one_that_was_up_and_comes_up_no_more_is_broken_too(
+def test_a_pool_whose_processes_cannot_restart_is_broken(
     app: App, gates: tuple[Path, Path]
 ) -> None:
     worker = app.worker(pool="process", threads=1).start()
@@ -149,7 +151,7 @@ def test_one_that_was_up_and_comes_up_no_more_is_broken_too(
     worker.stop()
 
 
-def test_there_are_as_many_processes_as_cores(
+def test_a_process_pool_has_one_process_per_core_by_default(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert 1 <= cores.cores() <= (os.cpu_count() or 1)

@@ -76,7 +76,7 @@ def account(store: str, name: str) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("fenced", [True, False], ids=["fenced", "unfenced"])
-def test_a_write_of_a_worker_that_was_frozen_does_harm_only_without_a_fence(
+def test_a_late_write_of_a_frozen_worker_is_refused_by_a_fence(
     workers: Workers, store: str, fenced: bool, tmp_path: Path
 ) -> None:
     name = uuid.uuid4().hex
@@ -124,7 +124,7 @@ def rows(workers: Workers, table: str) -> list[tuple[object, ...]]:
         return []  # no handler has made the table yet
 
 
-def test_the_page_shows_the_statements_that_were_run_here() -> None:
+def test_the_page_about_fencing_has_the_statements_tested_here() -> None:
     page = (ROOT / "docs" / "explanation" / "idempotence-and-fencing.md").read_text()
     for statement in (bank.TABLE, bank.FENCED_POSTGRESQL, bank.FENCED_SQLITE):
         assert "\n".join(statement.splitlines()) in page

@@ -33,7 +33,7 @@ def noted(path: Path) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
 @pytest.mark.parametrize(("pool", "same"), [("thread", False), ("asyncio", True)])
-def test_it_is_around_all_handlers_of_a_process(
+def test_the_lifespan_encloses_all_handlers_of_a_process(
     url: str, notes: Path, monkeypatch: pytest.MonkeyPatch, pool: str, same: bool
 ) -> None:
     monkeypatch.setattr(living.app, "url", url)
@@ -49,7 +49,7 @@ def test_it_is_around_all_handlers_of_a_process(
         _ = app.state
 
 
-def test_each_process_of_a_pool_has_its_own(
+def test_each_process_of_a_pool_enters_its_own_lifespan(
     url: str, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(living.app, "url", url)
@@ -73,7 +73,7 @@ def test_each_process_of_a_pool_has_its_own(
     ("flags", "fails"),
     [((), "lifespan"), (("--pool", "asyncio"), "hook"), (("--pool", "process"), "lifespan")],
 )
-def test_a_worker_that_cannot_begin_ends_with_an_error_and_is_never_ready(
+def test_a_worker_whose_lifespan_fails_ends_with_an_error_and_is_never_ready(
     workers: Workers, notes: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
     flags: tuple[str, ...], fails: str,
 ) -> None:  # fmt: skip
@@ -86,7 +86,7 @@ def test_a_worker_that_cannot_begin_ends_with_an_error_and_is_never_ready(
     assert "Logging error" not in worker.output
 
 
-def test_a_worker_whose_beginning_hangs_obeys_a_signal(workers: Workers, tmp_path: Path) -> None:
+def test_a_worker_whose_lifespan_hangs_obeys_a_signal(workers: Workers, tmp_path: Path) -> None:
     (tmp_path / "hanging.py").write_text(
         "import sys, threading\n"
         "from interlock import App\n"
@@ -109,7 +109,7 @@ def app_of(lifespan: Any) -> App:
     return App("memory://", lifespan=lifespan)
 
 
-def test_a_lifespan_may_be_of_any_kind_that_is_a_context_manager() -> None:
+def test_a_lifespan_may_be_any_context_manager() -> None:
     left: list[str] = []
 
     async def asynchronous(app: App) -> AsyncIterator[str]:
@@ -156,7 +156,7 @@ def test_an_invalid_lifespan_is_refused(lifespan: Any, kind: type[Exception], te
         def f(worker: object) -> None: ...
 
 
-def test_one_end_that_raises_does_not_keep_the_others_from_theirs(
+def test_a_lifespan_that_fails_at_its_end_does_not_prevent_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ends: list[str] = []
@@ -189,7 +189,7 @@ def test_one_end_that_raises_does_not_keep_the_others_from_theirs(
     ]
 
 
-def test_a_worker_that_could_not_begin_holds_nothing() -> None:
+def test_a_worker_whose_lifespan_failed_holds_no_message() -> None:
     app = app_of(lambda app: 3 / 0)
     before = set(threading.enumerate())
     worker = app.worker(threads=3)
@@ -202,7 +202,7 @@ def test_a_worker_that_could_not_begin_holds_nothing() -> None:
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
-def test_tasks_of_the_lifespan_go_on_while_handlers_run(url: str) -> None:
+def test_background_tasks_of_the_lifespan_run_beside_handlers(url: str) -> None:
     ticks = threading.Event()
 
     async def lifespan(app: App) -> AsyncIterator[None]:

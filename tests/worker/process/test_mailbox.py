@@ -34,14 +34,14 @@ for _ in range(20):
 """
 
 
-def test_a_signal_that_another_thread_was_given_is_heard() -> None:
+def test_a_signal_delivered_to_another_thread_reaches_the_mailbox() -> None:
     run = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=40, check=False
     )
     assert (run.stdout, run.stderr) == ("signal\n" * 20, "")
 
 
-def test_a_look_for_signals_is_no_item() -> None:
+def test_waking_up_for_signals_returns_no_item() -> None:
     box: Mailbox[str] = Mailbox()
     before = signal.getsignal(signal.SIGUSR1)
     try:

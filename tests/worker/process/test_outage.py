@@ -17,7 +17,7 @@ from tests.worker.workers import wait_for
 STORED = ("--appendonly", "yes", "--appendfsync", "always")
 
 
-def test_a_worker_outlives_its_engine_and_settles_what_it_did_meanwhile(
+def test_a_worker_survives_an_engine_outage_and_settles_finished_messages_afterwards(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate, begun = threading.Event(), threading.Event()
@@ -51,7 +51,7 @@ def test_a_worker_outlives_its_engine_and_settles_what_it_did_meanwhile(
     app.close()
 
 
-def test_a_deadline_of_a_stop_holds_where_the_engine_is_gone(
+def test_a_stop_meets_its_deadline_while_the_engine_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, begun = threading.Event(), threading.Event()
@@ -80,7 +80,7 @@ def test_a_deadline_of_a_stop_holds_where_the_engine_is_gone(
     assert tried == [SHORTEST_FLUSH]
 
 
-def test_what_no_handler_had_is_not_counted_as_handed(
+def test_messages_that_reached_no_handler_are_not_counted_as_delivered(
     app: App, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task

@@ -44,7 +44,7 @@ COMMANDS = {
     [("redis", "thread"), ("hub", "asyncio"), ("redis", "consume"), ("hub", "quick")],
     indirect=["engine"],
 )
-def test_only_the_message_that_ends_its_process_is_charged(
+def test_only_the_message_that_kills_its_process_is_charged_an_attempt(
     url: str, how: str, tmp_path: Path
 ) -> None:
     settings = {"LETHAL_MARK": str(tmp_path / "mark"), "LETHAL_HOW": how}
@@ -76,7 +76,7 @@ def test_only_the_message_that_ends_its_process_is_charged(
 
 @pytest.mark.parametrize("pool", ["thread", "asyncio"])
 @pytest.mark.parametrize("engine", ["redis", "hub"], indirect=True)
-def test_no_other_queue_is_leased_from_before_the_end_of_a_suspect_is_told(
+def test_no_queue_is_leased_from_until_a_suspect_is_settled(
     url: str, pool: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The suspect waits until no call waits for work.

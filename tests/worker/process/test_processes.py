@@ -39,7 +39,7 @@ def drained() -> None:
 
 
 @pytest.mark.parametrize("pool", ["thread", "asyncio", "process"])
-def test_it_handles_says_when_it_is_ready_and_ends_with_0(
+def test_the_command_handles_messages_reports_ready_and_exits_with_0(
     workers: Workers, tmp_path: Path, pool: str
 ) -> None:
     ready = tmp_path / "ready"
@@ -58,7 +58,7 @@ def test_it_handles_says_when_it_is_ready_and_ends_with_0(
 
 
 @SERVERS
-def test_told_to_stop_it_finishes_what_it_has_begun_and_leaves_the_rest(
+def test_a_term_signal_finishes_running_handlers_and_leaves_the_rest(
     workers: Workers, tmp_path: Path
 ) -> None:
     worker = workers.start("--concurrency", "1").ready()
@@ -76,7 +76,7 @@ def test_told_to_stop_it_finishes_what_it_has_begun_and_leaves_the_rest(
 
 
 @pytest.mark.parametrize("how", ["a second signal", "the drain timeout is over"])
-def test_told_twice_or_too_slow_it_hands_back_and_ends_with_1(
+def test_a_second_signal_or_the_deadline_returns_messages_and_exits_with_1(
     workers: Workers, tmp_path: Path, how: str
 ) -> None:
     limit = "0.2" if how.startswith("the") else "60"
@@ -96,7 +96,9 @@ def test_told_twice_or_too_slow_it_hands_back_and_ends_with_1(
 
 @SERVERS
 @pytest.mark.watchdog(120)
-def test_a_killed_worker_s_message_is_handled_by_another(workers: Workers, tmp_path: Path) -> None:
+def test_the_message_of_a_killed_worker_is_handled_by_another(
+    workers: Workers, tmp_path: Path
+) -> None:
     # Its lease has to run out; how soon after that is for the benchmarks.
     lease = ("--lease", "2")
     first = workers.start(*lease).ready()
@@ -145,7 +147,7 @@ def test_a_frozen_worker_s_late_settlement_and_fenced_write_change_nothing(
     assert shop.app._queue("default").stats().acks == 1
 
 
-def test_a_process_of_the_pool_that_dies_fails_its_message_at_once(workers: Workers) -> None:
+def test_a_pool_process_that_dies_fails_its_message_at_once(workers: Workers) -> None:
     worker = workers.start("--pool", "process", "--concurrency", "2").ready()
     shop.die.send(1)
     drained()
@@ -157,7 +159,7 @@ def test_a_process_of_the_pool_that_dies_fails_its_message_at_once(workers: Work
     assert "ended with 9, attempt 1" in worker.output
 
 
-def test_a_process_of_the_pool_that_hangs_is_ended(workers: Workers, tmp_path: Path) -> None:
+def test_a_pool_process_that_hangs_is_killed(workers: Workers, tmp_path: Path) -> None:
     worker = workers.start("--pool", "process", "--concurrency", "1").ready()
     shop.hang.send(str(tmp_path / "never"))
     drained()
@@ -167,7 +169,9 @@ def test_a_process_of_the_pool_that_hangs_is_ended(workers: Workers, tmp_path: P
     assert worker.output.count("time.sleep(0.01)") >= 2  # its stack, twice
 
 
-def test_it_tells_what_its_handlers_are_doing(workers: Workers, tmp_path: Path) -> None:
+def test_a_worker_asked_by_pid_reports_what_its_handlers_do(
+    workers: Workers, tmp_path: Path
+) -> None:
     gate = tmp_path / "gate"
     for pool in ("thread", "process"):
         worker = workers.start("--pool", pool, "--concurrency", "3").ready()
@@ -190,7 +194,7 @@ def test_it_tells_what_its_handlers_are_doing(workers: Workers, tmp_path: Path) 
     assert "no worker of this user runs here" in asked(code=1)
 
 
-def test_its_log_may_be_json(workers: Workers) -> None:
+def test_the_log_can_be_json(workers: Workers) -> None:
     worker = workers.start("--log-format", "json", "--log-level", "info")
     worker.wait_for_line('"ready, ')
     job = shop.slow.send(7, 0.0)
@@ -269,7 +273,7 @@ def asked(*flags: str, code: int = 0) -> str:
         ("broken:app", (), "the module 'broken' cannot be imported: ZeroDivisionError"),
     ],
 )
-def test_what_is_wrong_is_named_and_ends_with_2(
+def test_wrong_usage_is_named_and_exits_with_2(
     workers: Workers, tmp_path: Path, app: str, flags: tuple[str, ...], text: str
 ) -> None:
     (tmp_path / "broken.py").write_text("x = 1 / 0\n")
@@ -281,7 +285,7 @@ def test_what_is_wrong_is_named_and_ends_with_2(
         assert "importlib" not in worker.output
 
 
-def test_what_the_engine_refuses_is_told_without_a_traceback(workers: Workers, url: str) -> None:
+def test_a_refusal_of_the_engine_is_logged_without_a_traceback(workers: Workers, url: str) -> None:
     worker = workers.start("--url", f"{url}/77")
     assert worker.ended() == 1
     assert "queue 'default' can no longer be served: " in worker.output
@@ -289,7 +293,7 @@ def test_what_the_engine_refuses_is_told_without_a_traceback(workers: Workers, u
     assert "Traceback" not in worker.output
 
 
-def test_an_engine_that_is_not_there_is_named_long_before_a_call_gives_up(
+def test_an_unreachable_engine_is_logged_long_before_a_call_times_out(
     workers: Workers,
 ) -> None:
     with refusing() as port:
@@ -328,7 +332,7 @@ def test_workers_end_when_their_supervisor_dies(workers: Workers) -> None:
     assert many.output.count("stopping") == 2
 
 
-def test_a_change_of_a_module_starts_it_again(workers: Workers, tmp_path: Path) -> None:
+def test_a_changed_module_restarts_the_worker(workers: Workers, tmp_path: Path) -> None:
     program = tmp_path / "watched.py"
     text = (
         "from interlock.app import App\n"
@@ -378,7 +382,9 @@ def begun(workers: Workers) -> list[tuple[object, ...]]:
     return workers.rows("select number from begun")
 
 
-def test_a_service_manager_may_tell_all_processes_at_once(workers: Workers, tmp_path: Path) -> None:
+def test_a_signal_to_the_whole_process_group_stops_it_cleanly(
+    workers: Workers, tmp_path: Path
+) -> None:
     # As systemd does: TERM to each process of the service. Nobody is hurried by that.
     gate = tmp_path / "gate"
     many = workers.start("--processes", "2", "--pool", "process", "--concurrency", "1")
@@ -413,7 +419,7 @@ def test_a_handler_sees_that_its_lease_was_revoked(workers: Workers, pool: str) 
     assert worker.stopped() == 0, worker.output
 
 
-def test_a_violation_ends_in_an_error_and_1(workers: Workers, tmp_path: Path) -> None:
+def test_a_violation_found_by_the_audit_exits_with_1(workers: Workers, tmp_path: Path) -> None:
     # The entry that a worker on this machine would have written for a message behind this one.
     worker = workers.start().ready()
     (journal,) = Path(os.environ["XDG_RUNTIME_DIR"], "interlock", "audit").iterdir()

@@ -50,7 +50,7 @@ def run_program(folder: Path, text: str, *command: str) -> tuple[str, str]:
         ("process", ["program.py"], "import multiprocessing\n"),
     ],
 )
-def test_an_app_in_the_program_itself_is_handled_in_every_pool(
+def test_an_app_defined_in_the_main_program_works_in_every_pool(
     tmp_path: Path, pool: str, how: list[str], first: str
 ) -> None:
     assert run_program(tmp_path, first + GUARDED, *how, pool) == ("64\n", "")
@@ -89,7 +89,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_other_apps_in_the_program_itself_are_as_the_program_has_set_them(
+def test_other_apps_in_the_main_program_keep_their_run_time_settings(
     tmp_path: Path, url: str, pool: str
 ) -> None:
     text = TWO_APPS.format(nowhere=NOWHERE)
@@ -119,7 +119,7 @@ def test_an_app_that_processes_cannot_tell_from_another_is_named_in_the_log(tmp_
     assert "<App of 1 tasks on memory://named> was changed after it was created" in errors
 
 
-def test_a_program_that_starts_its_worker_at_its_import_is_told_to_guard_it(
+def test_a_main_program_without_a_main_guard_is_refused_with_advice(
     tmp_path: Path,
 ) -> None:
     said, errors = run_program(tmp_path, MAIN + "\nrun()\n", "program.py", "process")
@@ -127,7 +127,7 @@ def test_a_program_that_starts_its_worker_at_its_import_is_told_to_guard_it(
     assert "put the start under if __name__ == '__main__':" in errors.splitlines()[-1]
 
 
-def test_an_app_in_a_program_that_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_an_app_in_a_program_without_a_file_is_refused(tmp_path: Path) -> None:
     said, errors = run_program(tmp_path, "", "-c", GUARDED, "process")
     assert not said
     assert "a program that is not a file" in errors.splitlines()[-1]

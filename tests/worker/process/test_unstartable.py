@@ -33,7 +33,9 @@ def without_threads(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 
 @pytest.mark.parametrize("pool", ["thread", "asyncio"])
-def test_no_thread_for_the_pool(app: App, monkeypatch: pytest.MonkeyPatch, pool: str) -> None:
+def test_a_worker_that_cannot_start_a_pool_thread_ends_with_an_error(
+    app: App, monkeypatch: pytest.MonkeyPatch, pool: str
+) -> None:
     without_threads(monkeypatch, "interlock-handler")
     worker = app.worker(threads=2, pool=pool)
     with pytest.raises(RuntimeError, match="can't start new thread"):
@@ -44,7 +46,9 @@ def test_no_thread_for_the_pool(app: App, monkeypatch: pytest.MonkeyPatch, pool:
         worker.wait_until_ready()
 
 
-def test_no_loop_for_the_pool(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_cannot_start_its_event_loop_ends_with_an_error(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Refusing(asyncio.Runner):  # type: ignore[misc]
         def get_loop(self) -> asyncio.AbstractEventLoop:
             raise OSError(24, "Too many open files")
@@ -54,14 +58,18 @@ def test_no_loop_for_the_pool(app: App, monkeypatch: pytest.MonkeyPatch) -> None
         app.worker(threads=2, pool="asyncio").start()
 
 
-def test_no_loop_for_the_lifespan(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_cannot_start_a_loop_for_its_lifespan_ends_with_an_error(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app.on_worker_start(lambda: None)
     without_threads(monkeypatch, "interlock-lifespan")
     with pytest.raises(RuntimeError, match="can't start new thread"):
         app.worker(threads=2).start()
 
 
-def test_no_thread_for_the_calls_to_the_engine(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_cannot_start_its_engine_thread_ends_with_an_error(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
     without_threads(monkeypatch, "interlock-lease")
     with pytest.raises(WorkerBroken, match="can't start new thread"), app.worker() as worker:
         worker.wait_until_ready(PATIENCE)
@@ -86,7 +94,9 @@ def test_without_a_thread_for_batches_the_pool_handles_all(
     assert sorted(handled) == list(range(2000))
 
 
-def test_several_that_cannot_begin_end_their_supervisor(workers: Workers, tmp_path: Path) -> None:
+def test_several_workers_that_cannot_start_end_their_supervisor(
+    workers: Workers, tmp_path: Path
+) -> None:
     (tmp_path / "sad.py").write_text(
         "from interlock import App\n"
         "app = App()\n"

@@ -59,7 +59,7 @@ def answered(operator: Operator, worker: str, request: str) -> Any:
 
 
 @SERVERS
-def test_it_tells_what_it_does_and_where_its_handlers_stand(
+def test_a_worker_announces_its_handlers_and_answers_requests_for_stacks(
     app: App, operator: Operator, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gate = threading.Event()
@@ -102,7 +102,7 @@ def test_it_tells_what_it_does_and_where_its_handlers_stand(
 @pytest.mark.parametrize(
     ("engine", "pool"), [("redis", "process"), ("hub", "thread")], indirect=["engine"]
 )
-def test_one_that_is_asked_to_drain_ends_as_after_term(
+def test_a_worker_asked_to_drain_ends_as_after_term(
     workers: Workers, operator: Operator, url: str, pool: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shop.app.close()
@@ -141,7 +141,7 @@ def test_workers_of_one_program_have_names_of_their_own(app: App, operator: Oper
 
 # As an engine that has an older library, which its user may not replace.
 @pytest.mark.parametrize("error", [InterlockError, EngineUnavailable])
-def test_who_may_not_announce_itself_says_so_once_and_goes_on(
+def test_a_worker_without_the_right_to_announce_logs_it_once_and_continues(
     app: App,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
@@ -172,7 +172,7 @@ def test_who_may_not_announce_itself_says_so_once_and_goes_on(
     )
 
 
-def test_what_it_tells_is_never_too_long(app: App, operator: Operator) -> None:
+def test_an_announcement_is_bounded(app: App, operator: Operator) -> None:
     gate = threading.Event()
 
     @app.task(keys=lambda n: [f"{n}:{k}:{'x' * 600}" for k in range(12)], shared="\N{SNOWMAN}")
@@ -195,7 +195,7 @@ def test_what_it_tells_is_never_too_long(app: App, operator: Operator) -> None:
         drained(app)
 
 
-def test_a_stack_that_is_long_is_told_from_both_ends() -> None:
+def test_a_long_stack_is_shortened_in_the_middle() -> None:
     stack = "begin " + "x" * 100_000 + " end"
     entry = {"id": 1, "keys": ["k" * 1000] * 20, "stack": stack}
     (told,) = announcement.stacks_answer([entry])["stacks"]
@@ -214,7 +214,7 @@ def test_a_stack_that_is_long_is_told_from_both_ends() -> None:
     ],
 )
 @pytest.mark.parametrize("engine", ["redis"], indirect=True)
-def test_whatever_a_worker_says_the_others_are_told(
+def test_a_malformed_announcement_does_not_hide_other_workers(
     app: App, operator: Operator, url: str, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     with connect(url) as client:
@@ -230,7 +230,7 @@ def test_whatever_a_worker_says_the_others_are_told(
 
 
 @SERVERS
-def test_it_tells_the_schedules_that_it_sends_by(app: App, operator: Operator) -> None:
+def test_a_worker_announces_its_schedules(app: App, operator: Operator) -> None:
     @app.every("1h", name="here")
     @app.task(name="here")
     def here() -> None: ...

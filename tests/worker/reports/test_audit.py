@@ -44,7 +44,7 @@ def found(*events: Event) -> list[tuple[str, int, int]]:
     ]
 
 
-def test_conflicting_messages_one_after_the_other_are_as_they_should_be() -> None:
+def test_conflicting_messages_in_sequence_are_no_violation() -> None:
     assert not found(
         event("begun", 1, "ab"),
         event("ended", 1, "ab"),
@@ -56,7 +56,7 @@ def test_conflicting_messages_one_after_the_other_are_as_they_should_be() -> Non
     )
 
 
-def test_readers_of_one_lease_run_side_by_side_in_any_order() -> None:
+def test_readers_of_one_lease_may_run_at_the_same_time_in_any_order() -> None:
     assert not found(
         event("begun", 2, "", "r", token=9),
         event("begun", 1, "", "r", token=9),
@@ -65,14 +65,14 @@ def test_readers_of_one_lease_run_side_by_side_in_any_order() -> None:
     )
 
 
-def test_one_that_begins_while_another_runs_is_found() -> None:
+def test_an_overlap_is_reported() -> None:
     both = (event("begun", 1, "a"), event("begun", 2, "a"))
     assert found(*both) == [("overlap", 2, 1)]
     assert found(event("begun", 1, "", "a"), event("begun", 2, "a")) == [("overlap", 2, 1)]
     assert found(event("begun", 1, "a"), event("begun", 2, "", "a")) == [("overlap", 2, 1)]
 
 
-def test_one_that_begins_after_one_behind_it_is_found() -> None:
+def test_an_overtaking_is_reported() -> None:
     assert found(
         event("begun", 5, "a", token=1),
         event("ended", 5, "a", token=1),
@@ -80,7 +80,7 @@ def test_one_that_begins_after_one_behind_it_is_found() -> None:
     ) == [("order", 3, 5)]
 
 
-def test_order_goes_by_the_sequence_and_not_by_the_id() -> None:
+def test_order_is_judged_by_sequence_and_not_by_id() -> None:
     assert not found(
         event("begun", 5, "a", token=1),
         event("ended", 5, "a", token=1),
@@ -88,7 +88,7 @@ def test_order_goes_by_the_sequence_and_not_by_the_id() -> None:
     )
 
 
-def test_a_token_that_does_not_rise_is_found() -> None:
+def test_a_token_that_does_not_rise_is_reported() -> None:
     assert found(
         event("begun", 1, "a", token=7), event("ended", 1, "a", token=7), event("begun", 2, "a")
     ) == [("token", 2, 1)]
@@ -97,18 +97,18 @@ def test_a_token_that_does_not_rise_is_found() -> None:
     ) == [("token", 1, 1)]
 
 
-def test_an_attempt_that_does_not_rise_is_found() -> None:
+def test_an_attempt_that_does_not_rise_is_reported() -> None:
     first = (event("begun", 1, "a", token=7), event("ended", 1, "a", token=7))
     assert found(*first, event("begun", 1, "a", token=8)) == [("attempt", 1, 1)]
     assert not found(*first, event("begun", 1, "a", token=8, attempt=2))
 
 
-def test_a_message_that_was_given_back_unbegun_keeps_its_attempt() -> None:
+def test_a_message_returned_before_its_handler_began_keeps_its_attempt() -> None:
     back = (event("begun", 1, "a", token=7), event("withdrawn", 1, "a", token=7))
     assert not found(*back, event("begun", 1, "a", token=8))
 
 
-def test_the_end_of_a_stale_handler_is_not_that_of_the_one_that_took_over() -> None:
+def test_the_end_of_a_stale_handler_does_not_end_its_successor() -> None:
     assert found(
         event("begun", 1, "a", token=7),
         event("begun", 1, "a", token=8, attempt=2),
@@ -117,7 +117,7 @@ def test_the_end_of_a_stale_handler_is_not_that_of_the_one_that_took_over() -> N
     ) == [("overlap", 2, 1)]
 
 
-def test_it_forgets_keys_and_messages_beyond_its_bound() -> None:
+def test_the_auditor_drops_keys_and_messages_beyond_its_bound() -> None:
     table = Table(most=10)
     for number in range(1, 1000):
         key = (str(number).encode(),)
@@ -153,7 +153,7 @@ def held(id: int, token: int, keys: str = "a", attempt: int = 1) -> TaskLease:
 
 
 @pytest.mark.parametrize(("state", "violations"), [("leased", 1), ("backing_off", 0), (None, 0)])
-def test_an_overlap_is_one_only_if_the_engine_says_that_both_are_leased(
+def test_an_overlap_counts_only_if_the_engine_confirms_both_leases(
     state: str | None, violations: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue, audit = Answering(state), Audit("w")
@@ -187,7 +187,7 @@ def test_auditors_of_several_workers_see_each_other_s_messages(tmp_path: Path) -
         audit.close()
 
 
-def test_a_line_that_was_cut_by_a_death_is_passed_over(tmp_path: Path) -> None:
+def test_a_line_cut_by_a_crash_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     audit = Audit("w")
     audit.follow("q", Answering("leased"), AuditJournal(path))
@@ -200,9 +200,7 @@ def test_a_line_that_was_cut_by_a_death_is_passed_over(tmp_path: Path) -> None:
     audit.close()
 
 
-def test_the_file_is_emptied_when_it_is_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_audit_file_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert LONGEST > 10**6
     monkeypatch.setattr("interlock.worker.reports.audit_journal.LONGEST", 2000)
     path = tmp_path / "journal"
@@ -219,7 +217,7 @@ def test_the_file_is_emptied_when_it_is_long(
         audit.close()
 
 
-def test_a_file_that_cannot_be_written_is_no_silence(
+def test_an_audit_file_that_cannot_be_written_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     audit, journal = Audit("w"), AuditJournal(tmp_path / "journal")

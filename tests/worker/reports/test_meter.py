@@ -44,7 +44,7 @@ def observed(worker: Worker, name: str) -> dict[tuple[str, ...], int]:
 
 
 @ENGINES
-def test_every_message_is_counted_once_with_its_wait_and_its_time(app: App) -> None:
+def test_every_message_is_counted_once_with_its_wait_and_handling_time(app: App) -> None:
     calls = Counter[str]()
     lock = threading.Lock()
 
@@ -122,7 +122,7 @@ def test_waits_and_handling_times_are_those_of_the_messages(app: App) -> None:
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
-def test_in_batches_slow_ones_and_failed_ones_are_told_from_the_others(
+def test_slow_and_failed_messages_of_a_batch_are_counted_separately(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handler_time, "QUICK", 1.0)
@@ -165,7 +165,7 @@ def test_in_batches_slow_ones_and_failed_ones_are_told_from_the_others(
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
-def test_a_handler_that_keeps_a_batch_is_counted_once_when_it_ends(app: App) -> None:
+def test_a_slow_handler_of_a_batch_is_counted_once_when_it_ends(app: App) -> None:
     release, begun = threading.Event(), threading.Event()
 
     @app.task
@@ -189,7 +189,9 @@ def test_a_handler_that_keeps_a_batch_is_counted_once_when_it_ends(app: App) -> 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
 @pytest.mark.parametrize("pool", ["thread", "asyncio"])
-def test_what_is_deferred_expired_unknown_or_too_slow_has_its_own_name(app: App, pool: str) -> None:
+def test_deferred_expired_unknown_and_timed_out_messages_have_their_own_outcome(
+    app: App, pool: str
+) -> None:
     asked = Counter[int]()
 
     @app.task
@@ -236,7 +238,7 @@ def test_what_is_deferred_expired_unknown_or_too_slow_has_its_own_name(app: App,
         wait_for(lambda: counted(worker.reading(), "released").get(("default",), 0), "not released")
 
 
-def test_a_settlement_that_came_too_late_is_lost(app: App) -> None:
+def test_a_late_settlement_is_counted_as_lost(app: App) -> None:
     begun, release = threading.Event(), threading.Event()
 
     @app.task
@@ -255,7 +257,7 @@ def test_a_settlement_that_came_too_late_is_lost(app: App) -> None:
         assert worker.figures().lost == 1
 
 
-def test_an_engine_that_is_away_is_told(app: App) -> None:
+def test_an_unreachable_engine_is_a_metric(app: App) -> None:
     @app.task
     def plain() -> None: ...
 
@@ -270,13 +272,13 @@ def test_an_engine_that_is_away_is_told(app: App) -> None:
         source.failures = 0
 
 
-def test_a_worker_that_is_not_measured_tells_what_it_knows_anyway(app: App) -> None:
+def test_a_worker_without_metrics_still_reports_its_state(app: App) -> None:
     reading = app.worker(threads=3).reading()
     assert counted(reading, "concurrency") == {(): 3}
     assert not reading.histograms
 
 
-def test_beyond_the_bound_tasks_are_summed_and_told_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_beyond_the_limit_are_summed_under_a_label(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meter, "MOST_TASKS", 2)
     one = Meter()
 
@@ -293,7 +295,7 @@ def test_beyond_the_bound_tasks_are_summed_and_told_to_be(monkeypatch: pytest.Mo
     assert counted(reading, "tasks_cut") == {(): 3}
 
 
-def test_a_duration_is_in_the_bucket_whose_bound_it_does_not_pass() -> None:
+def test_a_duration_is_counted_in_the_first_bucket_that_covers_it() -> None:
     one = Meter()
     for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.01, BOUNDS[-1], BOUNDS[-1] + 1):
         # The lease is a microsecond before its message was put: a clock was set back.
@@ -306,7 +308,7 @@ def test_a_duration_is_in_the_bucket_whose_bound_it_does_not_pass() -> None:
     assert not counted(one.read(), "handled")
 
 
-def test_what_a_process_had_counted_is_kept_when_it_ends_and_gauges_are_not() -> None:
+def test_counters_of_an_ended_process_are_kept_and_gauges_are_not() -> None:
     def said(count: int) -> Reading:
         return Reading(
             [["lost", ["q", "t"], count]],
@@ -364,7 +366,7 @@ def run_of(batch: Batch) -> BatchRun:
 @pytest.mark.parametrize(
     ("attempts", "waited"), [("111111", 6), ("121111", 5), ("122121", 3), ("222222", 0)]
 )
-def test_of_a_batch_the_first_attempts_have_waited(attempts: str, waited: int) -> None:
+def test_only_first_attempts_of_a_batch_count_a_wait(attempts: str, waited: int) -> None:
     one = Meter()
     one.handled(run_of(Batch(attempts)), 0, 6, 1.0045)
     reading = one.read()

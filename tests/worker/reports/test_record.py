@@ -34,7 +34,7 @@ def lease(number: int, *keys: bytes, attempt: int = 1) -> TaskLease:
 
 @pytest.mark.parametrize("engine", ["redis", "hub"], indirect=True)
 @pytest.mark.parametrize("pool", ["thread", "asyncio"])
-def test_what_workers_handle_is_replayed(
+def test_a_recording_of_workers_can_be_replayed(
     app: App, pool: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "trace.jsonl"
@@ -90,7 +90,7 @@ def test_a_sample_has_all_messages_of_its_keys(tmp_path: Path) -> None:
     assert len(first) == 5 * len(set(first)) and len(second) == len(first)
 
 
-def test_a_recording_is_bounded_and_says_so(
+def test_a_recording_at_its_limit_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from interlock.worker.reports import recorder
@@ -114,7 +114,7 @@ def test_a_recording_is_bounded_and_says_so(
     assert len(read(file).messages) == len(lines(file)), "what did not begin is not there"
 
 
-def test_of_a_line_that_does_not_fit_on_the_disk_nothing_stays(
+def test_a_line_that_does_not_fit_on_the_disk_is_removed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = os.write
@@ -131,7 +131,7 @@ def test_of_a_line_that_does_not_fit_on_the_disk_nothing_stays(
     assert len(read(file).messages) == len(lines(file)) > 2
 
 
-def test_the_flags_say_what_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_flags_choose_what_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     given = parser("worker").parse_args(["worker", "m:a"])
     assert recording(given) is None

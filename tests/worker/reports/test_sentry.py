@@ -62,7 +62,7 @@ def app() -> Iterator[App]:
         yield made
 
 
-def test_an_error_is_told_with_its_message(app: App, kept: Kept) -> None:
+def test_an_error_is_reported_with_its_message(app: App, kept: Kept) -> None:
     @app.task(keys="a:{n}", shared="r:{n}", queue="mail")
     def post(n: int) -> None:
         if current_lease().attempt == 1:
@@ -92,7 +92,7 @@ def test_an_error_is_told_with_its_message(app: App, kept: Kept) -> None:
     assert [each["data"]["messaging.message.retry.count"] for each in (first, second)] == [0, 1]
 
 
-def test_who_steers_reports_no_error(app: App, kept: Kept) -> None:
+def test_a_steering_exception_is_not_reported_as_an_error(app: App, kept: Kept) -> None:
     @app.task
     def post(how: str) -> None:
         if current_lease().attempt == 1:
@@ -109,7 +109,7 @@ def test_who_steers_reports_no_error(app: App, kept: Kept) -> None:
     assert sorted(statuses) == ["aborted", "aborted", "ok"]
 
 
-def test_a_handling_is_in_the_trace_of_its_sender(app: App, kept: Kept) -> None:
+def test_a_handled_message_is_in_the_trace_of_its_sender(app: App, kept: Kept) -> None:
     @app.task
     async def post(n: int) -> None:
         """Does nothing."""
@@ -142,7 +142,7 @@ def test_without_tracing_errors_still_name_the_trace_of_the_sender(app: App, kep
     assert said["contexts"]["trace"]["trace_id"] == raised["contexts"]["trace"]["trace_id"]
 
 
-def test_a_scope_is_of_one_handling_alone(app: App, kept: Kept) -> None:
+def test_a_scope_belongs_to_one_message(app: App, kept: Kept) -> None:
     @app.task
     def post(n: int) -> None:
         if n == 1:
@@ -161,7 +161,7 @@ def test_a_scope_is_of_one_handling_alone(app: App, kept: Kept) -> None:
     assert not event.get("breadcrumbs", {}).get("values")
 
 
-def test_without_init_nothing_travels(app: App) -> None:
+def test_without_sentry_init_no_headers_are_sent(app: App) -> None:
     seen: list[dict[str, str]] = []
     app.before_handle(lambda handling: seen.append(handling.headers))
 

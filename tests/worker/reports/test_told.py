@@ -16,7 +16,7 @@ from tests.worker.workers import OURS, wait_for
 pytestmark = pytest.mark.parametrize("engine", ["memory", "redis", "hub"], indirect=True)
 
 
-def test_each_handled_message_is_said_with_its_task_but_quiet_ones(
+def test_each_handled_message_is_logged_with_its_task_unless_quiet(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task(keys="{n}")

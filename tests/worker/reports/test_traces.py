@@ -83,7 +83,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.mark.watchdog(600 if MESSAGES > 1000 else 90)
 @pytest.mark.parametrize("pool", ["thread", "asyncio", "process"])
-def test_no_span_is_lost(
+def test_every_message_has_its_spans(
     workers: Workers, url: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, pool: str
 ) -> None:
     provider = traced.provider_to(receiver.url)
@@ -144,7 +144,7 @@ def test_no_span_is_lost(
 # -- Contents -------------------------------------------------------------------------------------
 
 
-def test_the_names_are_those_of_the_conventions(sampled: Traced) -> None:
+def test_span_names_follow_the_semantic_conventions(sampled: Traced) -> None:
     @sampled.app.task(keys="a:{n}", shared="r:{n}", queue="mail")
     def post(n: int) -> None:
         """Does nothing."""
@@ -198,7 +198,7 @@ def test_spans_name_the_server_of_the_engine() -> None:
         assert {name: seen[name] for name in seen if name.startswith("server.")} == server
 
 
-def test_keys_can_be_left_out() -> None:
+def test_keys_can_be_omitted_from_spans() -> None:
     found = Traced(ALWAYS_ON, keys=False)
 
     @found.app.task(keys="a:{n}")
@@ -214,7 +214,7 @@ def test_keys_can_be_left_out() -> None:
     assert [len(wait.links) for wait in found.of("wait")] == [0, 1]
 
 
-def test_a_wait_links_to_what_it_waited_behind(sampled: Traced) -> None:
+def test_a_span_links_to_the_message_it_waited_for(sampled: Traced) -> None:
     app = sampled.app
 
     @app.task(keys=lambda keys, readers: keys, shared=lambda keys, readers: readers)
@@ -244,7 +244,7 @@ def test_a_wait_links_to_what_it_waited_behind(sampled: Traced) -> None:
     assert set(told(sampled.of("wait")[2])["interlock.behind.message.id"]) == {"1", "2"}
 
 
-def test_the_engine_tells_what_stands_before(sampled: Traced) -> None:
+def test_the_engine_names_the_message_a_span_waited_for(sampled: Traced) -> None:
     asking = Traced(ALWAYS_ON, explain=True)
 
     @asking.app.task(keys="a:{n}")
@@ -284,7 +284,7 @@ def test_an_engine_that_does_not_explain_loses_no_span(
     ]
 
 
-def test_a_failure_is_an_error_and_steering_is_none(sampled: Traced) -> None:
+def test_a_failure_sets_an_error_status_and_steering_does_not(sampled: Traced) -> None:
     app = sampled.app
 
     @app.task(keys="a:{how}")
@@ -324,7 +324,7 @@ def test_a_failure_is_an_error_and_steering_is_none(sampled: Traced) -> None:
     assert parent_of(failed) == parent_of(found["a:raise", 2])
 
 
-def test_what_a_handler_begins_and_sends_is_below_its_span(sampled: Traced) -> None:
+def test_spans_and_sends_of_a_handler_are_children_of_its_span(sampled: Traced) -> None:
     app = sampled.app
     seen: list[int] = []
 
@@ -378,7 +378,7 @@ def headers_seen(app: App) -> list[dict[str, str]]:
     return seen
 
 
-def test_what_is_not_sampled_travels_without_headers_and_takes_the_shortest_way() -> None:
+def test_an_unsampled_send_has_no_headers_and_no_overhead() -> None:
     found = Traced(ALWAYS_OFF)
     tasks = found.app._as_tasks()
 
@@ -413,7 +413,7 @@ def test_a_sender_that_is_not_sampled_has_no_span_below_it(sampled: Traced) -> N
 
 
 @pytest.mark.parametrize("carried", [False, True])
-def test_baggage_travels_in_any_case_and_the_context_if_asked(carried: bool) -> None:
+def test_baggage_is_always_sent_and_the_context_on_request(carried: bool) -> None:
     found = Traced(ALWAYS_OFF, carry_unsampled=carried)
     seen: list[tuple[object, bool]] = []
 
@@ -432,7 +432,7 @@ def test_baggage_travels_in_any_case_and_the_context_if_asked(carried: bool) -> 
     assert found.spans == []
 
 
-def test_a_message_of_a_sender_without_tracing_is_traced_if_asked() -> None:
+def test_a_message_of_an_untraced_sender_is_traced_on_request() -> None:
     for roots, names in ((False, []), (True, ["process default", "wait default"])):
         found = Traced(ALWAYS_ON, roots=roots)
         hooks = found.app._hooks
@@ -450,7 +450,7 @@ def test_a_message_of_a_sender_without_tracing_is_traced_if_asked() -> None:
         found.app.close()
 
 
-def test_without_an_sdk_nothing_happens() -> None:
+def test_without_an_sdk_tracing_does_nothing() -> None:
     with App("memory://") as app:
         app.use(Tracing())
         seen = headers_seen(app)
