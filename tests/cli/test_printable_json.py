@@ -22,13 +22,15 @@ from interlock.explanation import printable_json
     ],
 )
 @pytest.mark.parametrize("indent", [None, 2])
-def test_nothing_in_it_moves_a_cursor_or_reorders_a_line(value: object, indent: int | None) -> None:
+def test_json_output_has_no_control_or_bidirectional_characters(
+    value: object, indent: int | None
+) -> None:
     text = printable_json(value, indent=indent)
     assert text.replace("\n", "").isprintable() and json.loads(text) == value
     assert printable_json(value, ascii=True, indent=indent).isascii()
 
 
-def test_what_people_read_stays_as_it_is() -> None:
+def test_json_output_keeps_printable_characters() -> None:
     assert printable_json({"name": "Zoë 😀"}) == '{"name": "Zoë 😀"}'
 
 

@@ -37,7 +37,7 @@ class Running:
         return self.said
 
 
-def test_it_runs_alone_after_all_before_and_before_all_after(
+def test_a_barrier_command_runs_after_all_earlier_and_before_all_later_messages(
     cli: Command, queue: RemoteQueue[bytes], tmp_path: Path
 ) -> None:
     queue.put(b"before", keys="k")
@@ -58,7 +58,7 @@ def test_it_runs_alone_after_all_before_and_before_all_after(
     assert after > said.json["id"]
 
 
-def test_without_a_command_it_says_that_all_before_is_settled(
+def test_a_barrier_without_a_command_reports_that_all_earlier_messages_are_settled(
     cli: Command, queue: RemoteQueue[bytes]
 ) -> None:
     queue.put(b"before")
@@ -69,7 +69,7 @@ def test_without_a_command_it_says_that_all_before_is_settled(
     assert queue.stats().unsettled == 0
 
 
-def test_a_command_that_fails_leaves_the_gate_closed(
+def test_a_failing_command_keeps_the_barrier_in_place(
     cli: Command, queue: RemoteQueue[bytes]
 ) -> None:
     queue.put(b"before")
@@ -84,7 +84,7 @@ def test_a_command_that_fails_leaves_the_gate_closed(
     assert queue.stats().ready == 1
 
 
-def test_it_is_taken_back_when_its_time_is_up(cli: Command, queue: RemoteQueue[bytes]) -> None:
+def test_a_barrier_is_cancelled_at_its_timeout(cli: Command, queue: RemoteQueue[bytes]) -> None:
     queue.put(b"before")
     lease = queue.get()
     said = cli("barrier", queue.name, "--wait", "0.05", "--json")
@@ -93,7 +93,7 @@ def test_it_is_taken_back_when_its_time_is_up(cli: Command, queue: RemoteQueue[b
     lease.ack()
 
 
-def test_a_worker_that_is_quicker_and_fails_on_it_opens_nothing(
+def test_a_worker_that_leases_the_barrier_first_and_fails_does_not_settle_it(
     cli: Command, queue: RemoteQueue[bytes], tmp_path: Path
 ) -> None:
     queue.put(b"before", keys="k")
@@ -120,7 +120,7 @@ def test_a_worker_that_is_quicker_and_fails_on_it_opens_nothing(
     assert queue.stats().unsettled == 0
 
 
-def test_a_worker_that_sets_it_aside_holds_up_nothing(
+def test_a_barrier_made_a_dead_letter_by_a_worker_blocks_nothing(
     cli: Command, queue: RemoteQueue[bytes]
 ) -> None:
     queue.put(b"before", keys="k")
@@ -150,11 +150,11 @@ def test_a_worker_that_sets_it_aside_holds_up_nothing(
             one.ack()
 
 
-def test_the_worker_of_an_app_reads_it_as_a_task_that_there_is_not() -> None:
+def test_a_worker_of_an_app_reads_a_barrier_as_an_unknown_task() -> None:
     assert msgspec.msgpack.decode(barrier.PAYLOAD) == {"v": 1, "task": "interlock.barrier"}
 
 
-def test_that_somebody_else_settled_it_is_told(
+def test_a_barrier_settled_by_somebody_else_is_reported(
     cli: Command, queue: RemoteQueue[bytes], operator: Operator
 ) -> None:
     queue.put(b"before", keys="k")
@@ -170,7 +170,7 @@ def test_that_somebody_else_settled_it_is_told(
 
 
 @pytest.mark.parametrize("url", ["redis", "hub"], indirect=True)
-def test_ctrl_c_takes_it_back(url: str, queue: RemoteQueue[bytes]) -> None:
+def test_ctrl_c_cancels_the_barrier(url: str, queue: RemoteQueue[bytes]) -> None:
     queue.put(b"before", keys="k")
     lease = queue.get()
     with terminal("barrier", queue.name, "--url", url) as opened:
@@ -182,7 +182,9 @@ def test_ctrl_c_takes_it_back(url: str, queue: RemoteQueue[bytes]) -> None:
     lease.ack()
 
 
-def test_it_says_what_it_waits_for(cli: Command, queue: RemoteQueue[bytes]) -> None:
+def test_the_barrier_command_prints_what_it_waits_for(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
     queue.put(b"before", keys="k")
     lease = queue.get()
     said = cli("barrier", queue.name, "--wait", "0.01")
@@ -197,7 +199,7 @@ def test_it_says_what_it_waits_for(cli: Command, queue: RemoteQueue[bytes]) -> N
 
 
 @pytest.mark.parametrize("words", [("--wait", "0"), ("--wait", "soon")])
-def test_a_wait_that_is_none_is_wrong_usage(
+def test_an_invalid_wait_is_wrong_usage(
     cli: Command, queue: RemoteQueue[bytes], words: tuple[str, str]
 ) -> None:
     said = cli("barrier", queue.name, *words)

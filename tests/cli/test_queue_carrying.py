@@ -27,7 +27,7 @@ def handled(queue: RemoteQueue[bytes]) -> list[tuple[bytes, int]]:
     return found
 
 
-def test_all_messages_arrive_in_their_order_with_keys_and_options(
+def test_an_import_keeps_order_keys_and_options(
     cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
 ) -> None:
     queue.put(b"first", keys=["a", b"\xff"], shared="s")
@@ -54,7 +54,7 @@ def test_all_messages_arrive_in_their_order_with_keys_and_options(
     assert once["payload"] == {"base64": "AP8="}
 
 
-def test_a_thousand_messages_keep_their_order(
+def test_an_import_of_a_thousand_messages_keeps_their_order(
     cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
 ) -> None:
     payloads = [b"%d" % number for number in range(1000)]
@@ -66,7 +66,7 @@ def test_a_thousand_messages_keep_their_order(
     assert [payload for payload, _ in handled(other)] == payloads
 
 
-def test_an_import_that_is_repeated_puts_nothing_twice(
+def test_a_repeated_import_creates_no_duplicates(
     cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
 ) -> None:
     queue.put_many([b"a", b"b", b"c"], keys="k")
@@ -90,7 +90,7 @@ def test_an_import_that_is_repeated_puts_nothing_twice(
     assert [payload for payload, _ in handled(other)] == [b"a", b"b", b"c"]
 
 
-def test_dead_letters_arrive_as_dead_letters(
+def test_dead_letters_are_imported_as_dead_letters(
     cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
 ) -> None:
     for number in range(3):
@@ -142,7 +142,7 @@ def test_a_queue_in_use_is_refused_unless_a_copy_is_wanted(
     assert both.code == 2
 
 
-def test_what_is_leased_is_left_out_and_told(
+def test_leased_messages_are_not_exported_and_reported(
     cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
 ) -> None:
     queue.put_many([b"a", b"b"], keys="k")
@@ -189,7 +189,7 @@ def test_move_waits_until_nothing_is_leased(cli: Command, queue: RemoteQueue[byt
         ),
     ],
 )
-def test_a_file_that_was_cut_or_changed_is_2_and_puts_nothing(
+def test_a_damaged_file_exits_with_2_and_puts_nothing(
     cli: Command,
     queue: RemoteQueue[bytes],
     other: RemoteQueue[bytes],
@@ -206,7 +206,7 @@ def test_a_file_that_was_cut_or_changed_is_2_and_puts_nothing(
     assert other.stats().puts == 0
 
 
-def test_a_file_that_is_not_there_is_2(cli: Command, tmp_path: Path) -> None:
+def test_a_missing_file_exits_with_2(cli: Command, tmp_path: Path) -> None:
     said = cli("import", f"q{uuid.uuid4().hex}", "--file", tmp_path / "missing")
     assert said.code == 2
     assert "missing: No such file or directory" in said.err

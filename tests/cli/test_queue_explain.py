@@ -22,7 +22,7 @@ def freeing(said: str) -> list[str]:
     ]
 
 
-def test_explain_draws_the_chain_and_the_command_that_frees_it(
+def test_explain_prints_the_chain_and_the_command_that_unblocks_it(
     cli: Command, queue: RemoteQueue[bytes]
 ) -> None:
     ship = queue.put(b"ship", keys="order:7")
@@ -43,7 +43,7 @@ def test_explain_draws_the_chain_and_the_command_that_frees_it(
         lease.ack()
 
 
-def test_explain_as_json_tells_the_same(cli: Command, queue: RemoteQueue[bytes]) -> None:
+def test_explain_as_json_has_the_same_content(cli: Command, queue: RemoteQueue[bytes]) -> None:
     ship, bill = queue.put(b"ship", keys="o"), queue.put(b"bill", keys="o")
     told = cli("explain", queue.name, bill, "--json").json
     assert [node["id"] for node in told["nodes"]] == [bill, ship]
@@ -53,7 +53,7 @@ def test_explain_as_json_tells_the_same(cli: Command, queue: RemoteQueue[bytes])
     assert told["truncated"] is False
 
 
-def test_a_paused_key_a_paused_queue_and_a_held_message_can_be_freed(
+def test_explain_prints_how_to_resume_a_pause_and_retry_a_held_message(
     cli: Command, queue: RemoteQueue[bytes]
 ) -> None:
     paused = queue.put(b"a", keys="it's")
@@ -81,14 +81,14 @@ def test_explain_a_key(cli: Command, queue: RemoteQueue[bytes]) -> None:
     assert "nothing on key 'other' is waiting" in gone.err
 
 
-def test_a_chain_is_cut_where_the_limit_is(cli: Command, queue: RemoteQueue[bytes]) -> None:
+def test_a_chain_is_cut_at_the_limit(cli: Command, queue: RemoteQueue[bytes]) -> None:
     for number in range(5):
         last = queue.put(b"", keys=[str(number), str(number + 1)])
     assert "cut here" in cli("explain", queue.name, last, "--limit", 2).out
     assert "cut here" not in cli("explain", queue.name, last).out
 
 
-def test_a_dead_letter_is_said_to_be_one_with_its_error_and_how_it_is_put_again(
+def test_explain_of_a_dead_letter_prints_its_error_and_how_to_requeue_it(
     cli: Command, queue: RemoteQueue[bytes]
 ) -> None:
     queue.put(b"payload", keys="k")
@@ -109,7 +109,7 @@ def test_a_dead_letter_is_said_to_be_one_with_its_error_and_how_it_is_put_again(
     assert queue.stats().ready == 1
 
 
-def test_explain_of_a_client_says_that_a_message_is_a_dead_letter(
+def test_client_explain_reports_that_a_message_is_a_dead_letter(
     queue: RemoteQueue[bytes],
 ) -> None:
     queue.put(b"payload")
@@ -141,7 +141,9 @@ def test_the_task_of_each_message_is_named(
     app.close()
 
 
-def test_roots_are_those_that_wait_for_no_other(cli: Command, queue: RemoteQueue[bytes]) -> None:
+def test_roots_are_the_messages_that_wait_for_no_other(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
     queue.put(b"leased", keys="a")
     lease = queue.get()
     held = queue.put(b"held", keys="b", retry=Retry(attempts=1, then="hold"))
@@ -167,7 +169,7 @@ def test_roots_are_those_that_wait_for_no_other(cli: Command, queue: RemoteQueue
     lease.ack()
 
 
-def test_revoke_is_proposed_only_for_what_is_handled_long(
+def test_explain_proposes_revoke_only_for_long_running_handlers(
     cli: Command, queue: RemoteQueue[bytes]
 ) -> None:
     id = queue.put(b"payload", keys="k")
@@ -178,14 +180,14 @@ def test_revoke_is_proposed_only_for_what_is_handled_long(
     lease.ack()
 
 
-def test_the_highest_limit_is_what_the_wire_takes(cli: Command, queue: RemoteQueue[bytes]) -> None:
+def test_the_highest_limit_is_that_of_the_wire(cli: Command, queue: RemoteQueue[bytes]) -> None:
     id = queue.put(b"payload", keys="k")
     assert cli("explain", queue.name, id, "--limit", 1000).code == 0
     assert "allowed: 1 to 1000" in cli("explain", queue.name, id, "--limit", 1001).err
     assert queue.explain(id, limit=5000).nodes[0].id == id
 
 
-def test_a_key_that_is_no_utf_8_is_asked_for_as_it_was_typed(
+def test_a_key_that_is_not_utf_8_is_looked_up_as_typed(
     cli: Command, queue: RemoteQueue[bytes]
 ) -> None:
     id = queue.put(b"payload", keys=b"\xff")
@@ -193,7 +195,7 @@ def test_a_key_that_is_no_utf_8_is_asked_for_as_it_was_typed(
     assert str(id) in cli("peek", queue.name, "--key", "\udcff").out
 
 
-def test_a_ready_message_that_no_worker_takes_is_said_to_be_so(
+def test_explain_reports_a_ready_message_that_no_worker_serves(
     cli: Command, queue: RemoteQueue[bytes]
 ) -> None:
     id = queue.put(b"ready")

@@ -78,7 +78,7 @@ def filled(queue: RemoteQueue[bytes]) -> dict[str, int]:
         ("barrier", ["--wait", "0.01"]),
     ],
 )
-def test_what_is_printed_is_what_the_reference_says(
+def test_json_output_matches_the_reference(
     cli: Command, queue: RemoteQueue[bytes], filled: dict[str, int], name: str, words: list[str]
 ) -> None:
     said = cli(name, queue.name, *(filled.get(word, word) for word in words), "--json")
@@ -87,7 +87,7 @@ def test_what_is_printed_is_what_the_reference_says(
 
 
 @pytest.mark.parametrize("name", ["list", "stats"])
-def test_counts_are_those_of_the_wire(
+def test_json_counts_have_the_names_of_the_wire(
     cli: Command, queue: RemoteQueue[bytes], filled: dict[str, int], name: str
 ) -> None:
     wire = (ROOT / "docs" / "reference" / "engine-wire.md").read_text(encoding="utf-8")
@@ -97,7 +97,7 @@ def test_counts_are_those_of_the_wire(
     assert counts == set(re.findall(r"`(\w+)`", told)) - {"stats", "time"}
 
 
-def test_import_says_what_the_reference_says(
+def test_the_json_of_import_matches_the_reference(
     cli: Command, queue: RemoteQueue[bytes], tmp_path: Path
 ) -> None:
     queue.put(b"a")

@@ -34,7 +34,7 @@ def test_revoke_ends_a_lease(cli: Command, queue: RemoteQueue[bytes]) -> None:
 
 
 @pytest.mark.parametrize(("then", "count"), [("dead", "dead"), ("hold", "held")])
-def test_revoke_then_says_what_becomes_of_it(
+def test_revoke_then_decides_how_the_message_continues(
     cli: Command, queue: RemoteQueue[bytes], then: str, count: str
 ) -> None:
     id = queue.put(b"a", keys="k")
@@ -61,7 +61,7 @@ def test_a_held_message_is_retried_skipped_or_buried(
     assert f"message {id} is neither held nor backing off" in said.err
 
 
-def test_cancel_takes_several_and_tells_which_were_not_there(
+def test_cancel_takes_several_ids_and_reports_missing_ones(
     cli: Command, queue: RemoteQueue[bytes]
 ) -> None:
     first, second = queue.put(b"a"), queue.put(b"b")
@@ -72,7 +72,7 @@ def test_cancel_takes_several_and_tells_which_were_not_there(
 
 
 @pytest.mark.parametrize("word", ["revoke", "skip", "bury", "cancel", "purge"])
-def test_what_loses_something_is_not_done_without_a_terminal_or_yes(
+def test_a_destructive_command_requires_a_terminal_or_yes(
     cli: Command, queue: RemoteQueue[bytes], word: str
 ) -> None:
     id = queue.put(b"a")
@@ -108,7 +108,7 @@ def test_seal_and_reopen(cli: Command, queue: RemoteQueue[bytes]) -> None:
 
 
 @pytest.mark.parametrize("word", ["pause", "seal"])
-def test_a_queue_that_is_not_there_is_closed_only_if_that_is_meant(
+def test_a_missing_queue_is_paused_or_sealed_only_on_request(
     cli: Command, queue: RemoteQueue[bytes], word: str
 ) -> None:
     queue.put(b"a")
@@ -120,7 +120,7 @@ def test_a_queue_that_is_not_there_is_closed_only_if_that_is_meant(
     assert other in cli("list").out
 
 
-def test_purge_drops_what_is_not_leased(cli: Command, queue: RemoteQueue[bytes]) -> None:
+def test_purge_drops_messages_that_are_not_leased(cli: Command, queue: RemoteQueue[bytes]) -> None:
     for number in range(5):
         queue.put(b"%d" % number)
     lease = queue.get()
@@ -148,7 +148,7 @@ def test_purge_of_a_key_leaves_the_others(cli: Command, queue: RemoteQueue[bytes
     leased.ack()
 
 
-def test_drop_refuses_what_is_unsettled_and_says_what_would_be_lost(
+def test_drop_refuses_a_queue_with_unsettled_messages_and_counts_them(
     cli: Command, queue: RemoteQueue[bytes]
 ) -> None:
     queue.put_many([b"a", b"b"])
@@ -210,7 +210,7 @@ def test_dead_letters_page_by_page(cli: Command, queue: RemoteQueue[bytes]) -> N
     assert "bad N" in cli("dead-letters", queue.name, "--by-error").out
 
 
-def test_requeue_some_those_of_a_key_or_all(cli: Command, queue: RemoteQueue[bytes]) -> None:
+def test_requeue_takes_ids_a_key_or_all(cli: Command, queue: RemoteQueue[bytes]) -> None:
     ids = []
     for number in range(4):
         ids.append(queue.put(b"%d" % number, keys=f"k{number % 2}"))
@@ -230,7 +230,7 @@ def test_requeue_some_those_of_a_key_or_all(cli: Command, queue: RemoteQueue[byt
     assert (queue.stats().dead, queue.stats().unsettled) == (0, 4)
 
 
-def test_an_edited_call_is_put_again_under_the_keys_of_its_task(
+def test_an_edited_call_is_requeued_with_the_keys_of_its_task(
     cli: Command, queue: RemoteQueue[bytes], operator: Operator
 ) -> None:
     def dead() -> int:
@@ -257,7 +257,7 @@ def test_an_edited_call_is_put_again_under_the_keys_of_its_task(
     assert msgspec.msgpack.decode(put.payload)["args"][0]["customer"] == "new"
 
 
-def test_keys_of_an_edited_message_are_stated(
+def test_editing_a_message_of_no_task_requires_its_keys(
     cli: Command, queue: RemoteQueue[bytes], operator: Operator
 ) -> None:
     def edited(*words: str, **options: Any) -> Said:

@@ -16,7 +16,7 @@ from interlock.client.faces.queue import RemoteQueue
 from tests.cli.conftest import Command
 
 
-def test_list_tells_how_much_is_in_each_queue(cli: Command, queue: RemoteQueue[bytes]) -> None:
+def test_list_prints_the_counts_of_each_queue(cli: Command, queue: RemoteQueue[bytes]) -> None:
     for payload in (b"a", b"b", b"c"):
         queue.put(payload, keys="k")
     lease = queue.get()
@@ -31,7 +31,7 @@ def test_list_tells_how_much_is_in_each_queue(cli: Command, queue: RemoteQueue[b
     lease.ack()
 
 
-def test_list_and_stats_tell_which_queue_has_no_room(cli: Command, client: Client) -> None:
+def test_list_and_stats_show_which_queue_is_full(cli: Command, client: Client) -> None:
     queue = client.queue(f"narrow{uuid.uuid4().hex}", bytes, maxsize=2, maxbytes=5)
     queue.put(b"1")
     assert cli("stats", queue.name, "--json").json["full"] == 0
@@ -43,9 +43,7 @@ def test_list_and_stats_tell_which_queue_has_no_room(cli: Command, client: Clien
     assert cli("stats", queue.name).out.startswith(f"{queue.name}\n")
 
 
-def test_stats_tells_every_count_that_the_engine_has(
-    cli: Command, queue: RemoteQueue[bytes]
-) -> None:
+def test_stats_prints_every_count_of_the_engine(cli: Command, queue: RemoteQueue[bytes]) -> None:
     queue.put(b"a", keys="k")
     queue.get().ack()
     told = cli("stats", queue.name, "--json").json
@@ -82,7 +80,7 @@ def test_peek_shows_the_first_in_their_order(cli: Command, queue: RemoteQueue[by
     assert (last["id"], last["payload"], last["keys"]) == (ids[11], "11", ["k"])
 
 
-def test_peek_shows_payloads_as_what_they_say(cli: Command, queue: RemoteQueue[bytes]) -> None:
+def test_peek_decodes_payloads(cli: Command, queue: RemoteQueue[bytes]) -> None:
     payloads = {
         b'{"amount": 5}': ("json", {"amount": 5}),
         msgspec.msgpack.encode({"amount": 5, "raw": b"\xff"}): (
@@ -127,7 +125,7 @@ def test_peek_filters_by_state_and_key(cli: Command, queue: RemoteQueue[bytes]) 
     lease.ack()
 
 
-def test_peek_tells_the_last_failure(cli: Command, queue: RemoteQueue[bytes]) -> None:
+def test_peek_prints_the_last_failure(cli: Command, queue: RemoteQueue[bytes]) -> None:
     queue.put(b"a", keys="k")
     queue.get().nack(600, error="no such account")
     told = cli("peek", queue.name, "--json").json
@@ -136,7 +134,7 @@ def test_peek_tells_the_last_failure(cli: Command, queue: RemoteQueue[bytes]) ->
     assert "failed: no such account" in cli("peek", queue.name).out
 
 
-def test_peek_of_one_message_tells_all_failures_with_their_places(
+def test_peek_of_one_message_prints_all_failures_with_tracebacks(
     cli: Command, queue: RemoteQueue[bytes]
 ) -> None:
     id = queue.put(b"a")
@@ -153,7 +151,7 @@ def test_peek_of_one_message_tells_all_failures_with_their_places(
     assert "line 3" in oldest["traceback"] and oldest["time"] < newest["time"]
 
 
-def test_peek_gives_the_next_page_behind_a_message(cli: Command, queue: RemoteQueue[bytes]) -> None:
+def test_peek_prints_the_page_after_a_message(cli: Command, queue: RemoteQueue[bytes]) -> None:
     ids = [queue.put(b"%d" % n, keys=f"k{n % 2}") for n in range(5)]
     late = queue.put(b"late", delay=600)
 
@@ -180,14 +178,18 @@ def test_discard_drops_dead_letters(cli: Command, queue: RemoteQueue[bytes]) -> 
     assert queue.dead_letters() == []
 
 
-def test_what_is_not_there_is_1_and_named(cli: Command, queue: RemoteQueue[bytes]) -> None:
+def test_a_missing_message_or_queue_exits_with_1_and_is_named(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
     queue.put(b"a")
     said = cli("peek", queue.name, 17)
     assert (said.code, said.out.strip()) == (1, "")
     assert f"message 17 is not in {queue.name}" in said.err
 
 
-def test_nothing_in_a_text_moves_the_cursor(cli: Command, queue: RemoteQueue[bytes]) -> None:
+def test_control_characters_in_a_payload_are_escaped(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
     queue.put(b"\x1b[2J", keys=b"\x1b[2J")
     for word in ("peek", "hot"):
         assert "\x1b" not in cli(word, queue.name).out
@@ -196,7 +198,7 @@ def test_nothing_in_a_text_moves_the_cursor(cli: Command, queue: RemoteQueue[byt
         assert (said.code, "\\x1b[2J" in said.out, "\x1b" in said.out) == (0, True, False), words
 
 
-def test_a_key_that_only_looks_like_a_queue_s_hides_no_queue(
+def test_a_foreign_redis_key_that_resembles_a_queue_hides_no_queue(
     redis_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with connect(redis_url) as client, Redis.from_url(redis_url) as server:
@@ -212,7 +214,7 @@ def test_a_key_that_only_looks_like_a_queue_s_hides_no_queue(
             server.delete("il:{stranger}:c")
 
 
-def test_peek_of_a_key_looks_at_no_other_message(
+def test_peek_of_a_key_reads_only_messages_of_that_key(
     cli: Command, queue: RemoteQueue[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Those behind `b` too, so that messages without the key are reported too.

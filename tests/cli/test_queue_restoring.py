@@ -15,7 +15,7 @@ from interlock.retry import Retry
 from tests.cli.conftest import Command, moved
 
 
-def test_dead_letters_arrive_where_a_worker_serves(
+def test_dead_letters_are_imported_into_a_queue_in_use(
     cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
 ) -> None:
     queue.put(b"dead", keys="k", retry=Retry(attempts=2, first=0), result_ttl=60)
@@ -41,7 +41,7 @@ def test_dead_letters_arrive_where_a_worker_serves(
     assert other.stats().dead == 1
 
 
-def test_the_errors_of_all_attempts_go_along(
+def test_an_import_keeps_the_errors_of_all_attempts(
     cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
 ) -> None:
     ids = [queue.put(payload, keys=payload) for payload in (b"dead", b"alive")]
@@ -60,7 +60,7 @@ def test_the_errors_of_all_attempts_go_along(
     assert cli("peek", other.name, letter["id"], "--json").json["failures"] == before[0]
 
 
-def test_more_dead_letters_than_there_is_room_for_are_refused(
+def test_importing_more_dead_letters_than_the_limit_is_refused(
     cli: Command, client: Client, queue: RemoteQueue[bytes], file: Path
 ) -> None:
     for number in range(3):
@@ -75,7 +75,7 @@ def test_more_dead_letters_than_there_is_room_for_are_refused(
     assert cli("import", few.name, "--file", file, "--skip-dead").code == 0
 
 
-def test_attempts_go_on_where_they_were(
+def test_an_import_keeps_attempt_numbers(
     cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
 ) -> None:
     queue.put(b"a", retry=Retry(attempts=3, first=0))
@@ -91,7 +91,7 @@ def test_attempts_go_on_where_they_were(
     assert other.stats().dead == 1
 
 
-def test_a_backoff_ends_when_it_would_have(
+def test_an_imported_backoff_ends_at_its_original_time(
     cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
 ) -> None:
     queue.put(b"a", keys="k")
@@ -108,7 +108,7 @@ def test_a_backoff_ends_when_it_would_have(
     lease.ack()
 
 
-def test_a_held_message_is_held_there(
+def test_a_held_message_is_imported_as_held(
     cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
 ) -> None:
     # By an operator: its policy would make it a dead letter after more attempts.
@@ -130,7 +130,7 @@ def test_a_held_message_is_held_there(
     lease.ack()
 
 
-def test_a_held_message_behind_others_waits_and_that_is_told(
+def test_a_held_message_behind_others_is_imported_as_waiting_and_reported(
     cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
 ) -> None:
     poison = queue.put(b"poison", keys="k")
@@ -146,7 +146,7 @@ def test_a_held_message_behind_others_waits_and_that_is_told(
     assert (other.stats().held, other.stats().waiting) == (0, 1)
 
 
-def test_paused_keys_and_the_declaration_are_there_before_any_message(
+def test_paused_keys_and_options_are_imported_before_any_message(
     cli: Command, client: Client, file: Path
 ) -> None:
     name = f"q{uuid.uuid4().hex}"
@@ -164,7 +164,7 @@ def test_paused_keys_and_the_declaration_are_there_before_any_message(
     assert again[0]["options"] == lines[0]["options"]
 
 
-def test_what_was_handled_meanwhile_is_not_put_again(
+def test_messages_handled_since_an_import_are_not_imported_again(
     cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
 ) -> None:
     queue.put(b"mine", dedup="d")
@@ -181,7 +181,7 @@ def test_what_was_handled_meanwhile_is_not_put_again(
     assert cli("import", other.name, "--file", file, "--json").json["messages"] == 3
 
 
-def test_an_equal_message_of_another_server_is_not_taken_for_this_one(
+def test_a_message_with_the_same_id_of_another_server_is_imported(
     cli: Command, queue: RemoteQueue[bytes], other: RemoteQueue[bytes], file: Path
 ) -> None:
     queue.put(b"here", keys="k")
@@ -203,7 +203,7 @@ def test_a_sealed_queue_is_imported_into(
     assert other.stats().unsettled == 1
 
 
-def test_a_file_of_the_first_format_is_read(
+def test_a_file_of_the_first_format_version_is_imported(
     cli: Command, other: RemoteQueue[bytes], file: Path
 ) -> None:
     head = {"interlock": "queue", "format": 1, "queue": "old", "options": {}, "counts": {},

@@ -28,7 +28,7 @@ def stalled(queue: RemoteQueue[bytes]) -> int:
     return held
 
 
-def test_roots_names_what_blocks_and_the_commands_that_free_it(
+def test_roots_prints_blocking_messages_and_the_commands_that_unblock_them(
     cli: Command, queue: RemoteQueue[bytes]
 ) -> None:
     held = stalled(queue)
@@ -62,7 +62,7 @@ def test_a_pause_and_a_running_handler_are_roots_too(
     lease.ack()
 
 
-def test_roots_as_json_tells_the_same(cli: Command, queue: RemoteQueue[bytes]) -> None:
+def test_roots_as_json_has_the_same_content(cli: Command, queue: RemoteQueue[bytes]) -> None:
     held = stalled(queue)
     told = cli("roots", queue.name, "--json").json
     assert (told["queue"], told["blocked"], told["exact"]) == (queue.name, 2, True)
@@ -87,6 +87,6 @@ def test_stats_and_explain_say_that_messages_are_blocked(
     assert {one["blocks"] is None for one in waits if one["id"] != held} <= {True}
 
 
-def test_nothing_found_is_not_nothing_blocked() -> None:
+def test_roots_cut_by_its_limit_does_not_claim_that_nothing_is_blocked() -> None:
     assert str(Roots((), 0, True)) == "nothing is blocked"
     assert "the search was cut short" in str(Roots((), 0, False))

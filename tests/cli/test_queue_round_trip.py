@@ -82,7 +82,7 @@ def carried(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("chain", CHAINS, ids="-".join)
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_exported_there_is_what_was_exported_here(
+def test_a_queue_imported_elsewhere_exports_the_same(
     chain: tuple[str, ...],
     seed: int,
     request: pytest.FixtureRequest,

@@ -36,7 +36,7 @@ def words_of(name: str) -> list[str]:
             *(["1"] if name in IDS else more.get(name, []))]  # fmt: skip
 
 
-def test_the_subcommands_are_these(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_of_subcommands_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parser("queue").parse_args(["queue", "--help"])
     found = re.findall(r"^    ([a-z-]+)", capsys.readouterr().out, re.MULTILINE)
@@ -44,7 +44,7 @@ def test_the_subcommands_are_these(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_has_help_and_takes_the_shared_flags(
+def test_each_subcommand_has_help_and_takes_the_shared_flags(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -63,7 +63,7 @@ def test_every_flag_has_a_line_of_help() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_without_an_engine_it_is_2(
+def test_a_command_without_an_engine_exits_with_2(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("INTERLOCK_URL", raising=False)
@@ -107,7 +107,7 @@ def test_the_environment_names_the_engine(
         (["peek", "orders", "--state", "helt"], "did you mean 'held'?"),
     ],
 )
-def test_wrong_usage_is_2_and_says_what_is_allowed(
+def test_wrong_usage_exits_with_2_and_says_what_is_allowed(
     cli: Command, words: list[str], complaint: str
 ) -> None:
     said = cli(*words)
@@ -116,14 +116,14 @@ def test_wrong_usage_is_2_and_says_what_is_allowed(
 
 
 @pytest.mark.parametrize("url", ["redis", "hub"], indirect=True)
-def test_a_host_and_a_port_are_those_of_a_hub_as_for_its_own_commands(
+def test_host_and_port_without_a_scheme_address_a_hub(
     url: str, queue: RemoteQueue[bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
     queue.put(b"a")
     assert main(["queue", "stats", queue.name, "--url", url.partition("://")[2]]) == 0
 
 
-def test_that_memory_is_the_process_own_is_told_where_it_is_empty(
+def test_an_empty_memory_engine_explains_that_it_belongs_to_the_process(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["queue", "list", "--url", "memory://"]) == 0
@@ -132,7 +132,7 @@ def test_that_memory_is_the_process_own_is_told_where_it_is_empty(
     assert "there are none; memory:// has" in capsys.readouterr().err
 
 
-def test_a_url_that_is_none_is_2_and_shows_no_password(
+def test_an_invalid_url_exits_with_2_and_hides_the_password(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["queue", "list", "--url", "amqp://me:secret@host"]) == 2
@@ -141,7 +141,7 @@ def test_a_url_that_is_none_is_2_and_shows_no_password(
     assert "secret" not in err
 
 
-def test_a_server_that_is_not_there_is_1_and_says_what_to_do(
+def test_an_unreachable_server_exits_with_1_and_advice(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with refusing() as port:
@@ -156,7 +156,7 @@ def test_a_server_that_is_not_there_is_1_and_says_what_to_do(
 @pytest.mark.parametrize(
     "name", sorted({*NAMES} - {"list", "import", "install", "configure", "check"})
 )
-def test_a_queue_that_is_not_there_is_1_and_those_that_are_are_named(
+def test_a_missing_queue_exits_with_1_and_existing_ones_are_named(
     cli: Command, queue: RemoteQueue[bytes], name: str
 ) -> None:
     queue.put(b"a")
@@ -172,7 +172,7 @@ def test_a_queue_that_is_not_there_is_1_and_those_that_are_are_named(
 
 @pytest.mark.parametrize("url", ["redis", "hub"], indirect=True)
 @pytest.mark.parametrize(("answer", "code", "left"), [("y", 0, 0), ("n", 1, 1), ("", 1, 1)])
-def test_on_a_terminal_it_asks_before_something_is_lost(
+def test_on_a_terminal_a_destructive_command_asks_first(
     url: str, queue: RemoteQueue[bytes], answer: str, code: int, left: int
 ) -> None:
     queue.put(b"a")
@@ -185,7 +185,7 @@ def test_on_a_terminal_it_asks_before_something_is_lost(
 
 
 @pytest.mark.parametrize("url", ["redis", "hub"], indirect=True)
-def test_watch_shows_one_screen_again_and_again(url: str, queue: RemoteQueue[bytes]) -> None:
+def test_watch_redraws_one_screen(url: str, queue: RemoteQueue[bytes]) -> None:
     queue.put_many([b"a", b"b", b"c"], keys="hot")
     lease = queue.get()
     with terminal("watch", queue.name, "--every", "0.05", "--url", url) as opened:
@@ -204,7 +204,7 @@ def test_watch_shows_one_screen_again_and_again(url: str, queue: RemoteQueue[byt
         assert "Traceback" not in opened.shown
 
 
-def test_a_screen_of_watch_is_no_wider_and_no_longer_than_the_terminal(
+def test_a_screen_of_watch_fits_the_terminal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
@@ -214,7 +214,7 @@ def test_a_screen_of_watch_is_no_wider_and_no_longer_than_the_terminal(
     assert fitted("a\n\nb") == "a\n\nb"
 
 
-def test_watch_without_a_terminal_is_a_line_each_time(
+def test_watch_without_a_terminal_prints_a_line_each_time(
     cli: Command, queue: RemoteQueue[bytes]
 ) -> None:
     queue.put_many([b"a", b"b"], keys="hot")
@@ -241,7 +241,7 @@ def test_watch_of_all_queues_has_a_line_for_each(cli: Command, queue: RemoteQueu
     other.drop(force=True)
 
 
-def test_watch_as_json_is_an_object_each_time(cli: Command, queue: RemoteQueue[bytes]) -> None:
+def test_watch_as_json_prints_an_object_each_time(cli: Command, queue: RemoteQueue[bytes]) -> None:
     queue.put_many([b"a", b"b"], keys="hot")
     lease = queue.get()
     first, second = cli("watch", queue.name, "--every", "0.01", "--count", 2, "--json").lines
@@ -255,7 +255,7 @@ def test_watch_as_json_is_an_object_each_time(cli: Command, queue: RemoteQueue[b
 
 
 @pytest.mark.parametrize("words", [["queue"], []])
-def test_who_says_nothing_is_shown_what_there_is(
+def test_a_command_without_a_subcommand_lists_the_subcommands(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -268,7 +268,7 @@ def test_who_says_nothing_is_shown_what_there_is(
 
 @pytest.mark.parametrize("url", ["hub"], indirect=True)
 @pytest.mark.parametrize("words", [["hot"], ["peek"], ["explain", "--key"], ["peek", "--json"]])
-def test_an_output_that_knows_ascii_alone_shows_keys_escaped(
+def test_an_ascii_only_output_shows_keys_escaped(
     url: str, queue: RemoteQueue[bytes], words: list[str]
 ) -> None:
     queue.put("漢".encode(), keys="ключ")
@@ -286,7 +286,7 @@ def test_an_output_that_knows_ascii_alone_shows_keys_escaped(
         assert json.loads(done.stdout)["keys"] == ["ключ"]
 
 
-def test_a_long_key_is_cut_in_a_table_and_whole_elsewhere(
+def test_a_long_key_is_shortened_in_a_table_and_complete_elsewhere(
     cli: Command, queue: RemoteQueue[bytes]
 ) -> None:
     queue.put(b"a", keys="k" * 500)
@@ -295,7 +295,7 @@ def test_a_long_key_is_cut_in_a_table_and_whole_elsewhere(
     assert cli("hot", queue.name, "--json").json["key"] == "k" * 500
 
 
-def test_what_is_not_there_is_said_not_to_be_there(cli: Command, queue: RemoteQueue[bytes]) -> None:
+def test_explain_reports_a_missing_message_or_key(cli: Command, queue: RemoteQueue[bytes]) -> None:
     queue.put(b"a", keys="k")
     said = cli("explain", queue.name, 1)
     assert (said.code, said.out) == (1, "")
@@ -309,7 +309,7 @@ def test_what_is_not_there_is_said_not_to_be_there(cli: Command, queue: RemoteQu
 
 
 @pytest.mark.parametrize("url", ["redis", "hub"], indirect=True)
-def test_a_server_that_is_no_cluster_shows_its_queues_to_who_takes_it_for_one(
+def test_a_single_server_addressed_as_a_cluster_lists_its_queues(
     url: str, queue: RemoteQueue[bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
     queue.put(b"a")
@@ -318,7 +318,7 @@ def test_a_server_that_is_no_cluster_shows_its_queues_to_who_takes_it_for_one(
     assert queue.name in capsys.readouterr().out
 
 
-def test_a_cluster_of_which_no_node_answers_has_not_no_queues(
+def test_a_cluster_where_no_node_answers_is_an_error_and_not_an_empty_list(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with refusing() as port:

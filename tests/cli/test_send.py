@@ -50,7 +50,7 @@ def test_a_call_is_sent_and_its_id_is_printed(url: str, capsys: pytest.CaptureFi
         assert queue.cancel(message.id)
 
 
-def test_it_is_told_as_json_and_a_name_is_sent_once(
+def test_send_prints_json_and_a_dedup_string_is_sent_once(
     url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = uuid.uuid4().hex
@@ -63,7 +63,7 @@ def test_it_is_told_as_json_and_a_name_is_sent_once(
     assert "nothing was sent" in err
 
 
-def test_its_result_is_waited_for(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_send_can_wait_for_the_result(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     with App(url) as other:
         other.task(keys="order:{order.id}", result_ttl=60)(sent_tasks.ship.function)
         with other.worker(threads=1):
@@ -102,7 +102,7 @@ def test_its_result_is_waited_for(url: str, capsys: pytest.CaptureFixture[str]) 
         (("ship",), "'ship' is not a reference to a task"),
     ],
 )
-def test_what_is_wrong_is_named(
+def test_an_invalid_argument_is_named(
     url: str, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], text: str
 ) -> None:
     code, out, err = said(capsys, *words)
@@ -110,7 +110,7 @@ def test_what_is_wrong_is_named(
     assert text in err
 
 
-def test_memory_of_its_own_process_is_no_place_to_send_to(
+def test_sending_to_a_memory_engine_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("INTERLOCK_URL", raising=False)
@@ -119,7 +119,7 @@ def test_memory_of_its_own_process_is_no_place_to_send_to(
     assert code == 2 and "no worker would handle it; give --url" in err
 
 
-def test_an_engine_that_is_away_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_engine_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     away = "redis://127.0.0.1:1?timeout=0.1"
     code, _, err = said(capsys, f"{HERE}:note", "a", "--url", away)
     assert code == 1 and "did not answer" in err
@@ -131,7 +131,7 @@ class Unknown:
     field: Nowhere  # type: ignore[name-defined]  # noqa: F821
 
 
-def test_what_is_nested_without_end_and_what_is_not_found_raise_nothing_else() -> None:
+def test_deeply_nested_json_raises_value_error_and_a_class_of_unknown_fields_does_not() -> None:
     with pytest.raises(ValueError, match="recursion"):
         value_of("[" * 100_000, Any)
     assert value_of('{"field": 1}', Unknown) == {"field": 1}
@@ -161,18 +161,24 @@ class Size(enum.Enum):
         ("plain", Any, "plain"),
     ],
 )
-def test_a_text_is_read_by_the_annotation(text: str, hint: Any, value: object) -> None:
+def test_a_text_argument_is_converted_by_its_annotation(
+    text: str, hint: Any, value: object
+) -> None:
     assert value_of(text, hint) == value
 
 
 @pytest.mark.parametrize("shell", FILES)
-def test_completion_is_what_the_package_has(capsys: pytest.CaptureFixture[str], shell: str) -> None:
+def test_completion_prints_the_packaged_file(
+    capsys: pytest.CaptureFixture[str], shell: str
+) -> None:
     assert main(["completion", shell]) == 0
     kept = Path(__file__).parents[2] / "packaging" / "data" / "share" / FILES[shell]
     assert capsys.readouterr().out == kept.read_text(encoding="utf-8")
 
 
-def test_bash_takes_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_bash_accepts_the_completion_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     main(["completion", "bash"])
     (tmp_path / "completion").write_text(capsys.readouterr().out, encoding="utf-8")
     done = subprocess.run(

@@ -33,7 +33,9 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         (("--url", "redis://a", "--login", "engine", "--token-file", "x"), "--token-file"),
     ],
 )
-def test_wrong_usage(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_is_reported(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
+) -> None:
     code, err = refused(capsys, *words)
     assert code == 2 and said in err
 
@@ -46,7 +48,9 @@ def test_no_engine_is_named(
     assert code == 2 and "INTERLOCK_URL" in err
 
 
-def test_short_and_empty_tokens(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_short_and_empty_tokens_are_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     for text, said in (("", "no token"), ("short\n", "characters")):
         file = tmp_path / "token"
         file.write_text(text)
@@ -54,7 +58,7 @@ def test_short_and_empty_tokens(capsys: pytest.CaptureFixture[str], tmp_path: Pa
         assert code == 2 and said in err
 
 
-def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     before = list(logging.getLogger("interlock.audit").handlers)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -67,7 +71,7 @@ def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_serves_until_it_is_told_to_end(redis_url: str, number: int) -> None:
+def test_the_command_serves_until_a_signal(redis_url: str, number: int) -> None:
     command = [sys.executable, "-m", "interlock", "dashboard", "--url", redis_url, "--port", "0"]
     command += ["--json", "--login", "token"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as it:

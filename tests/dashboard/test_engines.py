@@ -56,7 +56,9 @@ def cluster_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("kind", ["valkey", "cluster"])
-def test_all_of_it_there_too(request: pytest.FixtureRequest, serve: Serve, kind: str) -> None:
+def test_all_answers_and_actions_work_on_valkey_and_redis_cluster(
+    request: pytest.FixtureRequest, serve: Serve, kind: str
+) -> None:
     url = request.getfixturevalue(f"{kind}_url")
     page = serve(url, write=True)
     assert page.get("server")["kind"] == ("redis" if kind == "cluster" else kind)

@@ -38,7 +38,7 @@ TOKEN = "a token of some length"
 # -- Hosts and headers ----------------------------------------------------------------------------
 
 
-def test_every_answer_has_its_headers(redis_url: str, serve: Serve) -> None:
+def test_every_response_has_the_security_headers(redis_url: str, serve: Serve) -> None:
     page = serve(redis_url)
     for path in ("", "static/x.js", "api/server", "api/nothing", "queues/q"):
         answer = page.http.get(f"/{path}")
@@ -51,7 +51,7 @@ def test_every_answer_has_its_headers(redis_url: str, serve: Serve) -> None:
             assert answer.headers["cache-control"] == "no-store"
 
 
-def test_no_other_name_is_answered(redis_url: str, serve: Serve) -> None:
+def test_a_request_for_an_unknown_host_is_refused(redis_url: str, serve: Serve) -> None:
     page = serve(redis_url)
     for name in ("evil.example", "evil.example:8787", "127.0.0.1.evil.example", "", "[", "a."):
         host = {"Host": name}
@@ -60,7 +60,7 @@ def test_no_other_name_is_answered(redis_url: str, serve: Serve) -> None:
         assert page.http.post("/login", json={}, headers=host).status_code in (400, 403)
 
 
-def test_own_names_are_answered(redis_url: str, serve: Serve) -> None:
+def test_a_request_for_an_allowed_host_is_answered(redis_url: str, serve: Serve) -> None:
     page = serve(redis_url, allowed_hosts=("box.lan",))
     for host in ("localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:99", "box.lan"):
         assert page.http.get("/api/server", headers={"Host": host}).status_code == 200
@@ -74,7 +74,7 @@ def test_a_dashboard_for_all_addresses_answers_for_the_one_that_was_asked() -> N
             guard.check_host(host, own)
 
 
-def test_a_page_of_another_site_does_not_even_read(redis_url: str, serve: Serve) -> None:
+def test_a_cross_site_request_cannot_read(redis_url: str, serve: Serve) -> None:
     page = serve(redis_url)
     for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200)):
         headers = {"Sec-Fetch-Site": site}
@@ -96,12 +96,12 @@ def test_a_page_of_another_site_does_not_even_read(redis_url: str, serve: Serve)
         ({"allowed_hosts": ("http://x/",)}, "allowed host"),
     ],
 )
-def test_settings_that_would_let_in_anybody(given: dict[str, Any], said: str) -> None:
+def test_settings_that_would_allow_anyone_are_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Settings(url="redis://a", **given).check()
 
 
-def test_what_is_loopback() -> None:
+def test_loopback_addresses_are_recognised() -> None:
     assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.9.9.9", "::1", "[::1]")))
     assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "localhost.evil.example", "")))
 
@@ -114,7 +114,7 @@ def guarded(redis_url: str, serve: Serve) -> Page:
     return serve(redis_url, write=True, login="token", token=TOKEN)
 
 
-def test_nothing_is_told_without_the_token(guarded: Page) -> None:
+def test_no_data_is_returned_without_the_token(guarded: Page) -> None:
     for path in ("server", "queues", "live", "workers", "queues/q/messages"):
         answer = guarded.get(path, 401)
         assert answer == {"error": "log in first", "login": "token"}
@@ -129,7 +129,7 @@ def log_in(page: Page, status: int = 200, **given: str) -> httpx.Response:
     return answer
 
 
-def test_a_login_with_the_token_and_its_end(guarded: Page) -> None:
+def test_a_login_with_the_token_lasts_until_logout(guarded: Page) -> None:
     answer = log_in(guarded, token=TOKEN)
     cookie = answer.headers["set-cookie"].lower()
     assert "httponly" in cookie and "samesite=strict" in cookie and "path=/" in cookie
@@ -146,7 +146,7 @@ def test_a_login_with_the_token_and_its_end(guarded: Page) -> None:
     guarded.get("server", 401)
 
 
-def test_a_token_in_a_header_is_for_programs(guarded: Page) -> None:
+def test_a_program_can_send_the_token_in_a_header(guarded: Page) -> None:
     right = {"Authorization": f"Bearer {TOKEN}"}
     assert guarded.http.get("/api/queues", headers=right).status_code == 200
     assert guarded.http.post("/api/queues/q/resume", json={}, headers=right).status_code == 200
@@ -155,14 +155,14 @@ def test_a_token_in_a_header_is_for_programs(guarded: Page) -> None:
         assert answer.status_code == 401
 
 
-def test_a_wrong_token(redis_url: str, serve: Serve) -> None:
+def test_a_wrong_token_is_refused(redis_url: str, serve: Serve) -> None:
     page = serve(redis_url, login="token", token=f"one more {TOKEN}")
     for token in ("y", TOKEN, f"one more {TOKEN} ", f"one more {TOKEN}"[:-1], "ü" * 20):
         assert page.http.post("/login", json={"token": token}).status_code == 401
     assert not page.http.cookies
 
 
-def test_a_login_from_another_site_is_none(guarded: Page) -> None:
+def test_a_cross_site_login_is_refused(guarded: Page) -> None:
     for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
         answer = guarded.http.post("/login", json={"token": TOKEN}, headers=headers)
         assert answer.status_code == 403 and not guarded.http.cookies
@@ -171,7 +171,7 @@ def test_a_login_from_another_site_is_none(guarded: Page) -> None:
     assert answer.status_code == 400
 
 
-def test_too_many_wrong_tokens_are_held_off_and_the_right_one_is_not(
+def test_too_many_wrong_tokens_are_delayed_and_the_right_one_is_not(
     redis_url: str, serve: Serve
 ) -> None:
     token = f"another {TOKEN}"
@@ -193,7 +193,7 @@ def test_too_many_wrong_tokens_are_held_off_and_the_right_one_is_not(
 
 
 @pytest.mark.parametrize("says_so", [True, False], ids=["content-length", "chunked"])
-def test_a_login_is_refused_before_much_of_it_was_read(guarded: Page, says_so: bool) -> None:
+def test_an_oversized_login_is_refused_before_it_is_read(guarded: Page, says_so: bool) -> None:
     host, port = guarded.service.url.removeprefix("http://").strip("/").split(":")
     length = f"Content-Length: {4 << 20}" if says_so else "Transfer-Encoding: chunked"
     with socket.create_connection((host, int(port)), 20) as connection:
@@ -205,7 +205,7 @@ def test_a_login_is_refused_before_much_of_it_was_read(guarded: Page, says_so: b
         assert b" 413 " in connection.recv(4096)
 
 
-def test_behind_a_proxy_with_tls_the_cookie_is_for_tls_alone(guarded: Page) -> None:
+def test_behind_a_tls_proxy_the_cookie_is_secure(guarded: Page) -> None:
     headers = {"X-Forwarded-Proto": "https"}
     answer = guarded.http.post("/login", json={"token": TOKEN}, headers=headers)
     assert "secure" in answer.headers["set-cookie"].lower()
@@ -263,7 +263,7 @@ def test_a_user_of_the_engine_acts_with_their_rights(with_users: Page, users_url
         assert page.post("queues/of-users/resume", {"keys": ["a"]}) == {"changed": True}
 
 
-def test_a_user_who_may_only_read(with_users: Page, users_url: str) -> None:
+def test_a_user_with_read_rights_cannot_change_anything(with_users: Page, users_url: str) -> None:
     with interlock.connect(users_url.replace("://", "://boss:secret@")) as client:
         client.queue("of-users").put(1, keys="a")
     log_in(with_users, user="eyes", password="secret")
@@ -279,7 +279,7 @@ def test_a_user_who_may_only_read(with_users: Page, users_url: str) -> None:
         assert str(record["result"]).startswith("refused: ")
 
 
-def test_the_rights_of_a_user_are_told_as_the_engine_has_them(
+def test_the_rights_of_a_user_are_reported_as_the_engine_has_them(
     with_users: Page, users_url: str
 ) -> None:
     with interlock.connect(users_url.replace("://", "://boss:secret@")) as client:
@@ -306,7 +306,7 @@ def test_a_user_with_no_rights_sees_nothing(with_users: Page) -> None:
         {"user": "boss", "password": "secret\r\nPING"},
     ],
 )
-def test_a_wrong_password(users_url: str, serve: Serve, given: dict[str, str]) -> None:
+def test_a_wrong_password_is_refused(users_url: str, serve: Serve, given: dict[str, str]) -> None:
     page = serve(users_url, login="user")
     assert "does not know" in log_in(page, 401, **given).json()["error"]
     page.get("queues", 401)
@@ -314,14 +314,14 @@ def test_a_wrong_password(users_url: str, serve: Serve, given: dict[str, str]) -
         log_in(page, 400, **missing)
 
 
-def test_a_login_while_the_engine_is_away_is_no_wrong_password(serve: Serve) -> None:
+def test_a_login_during_an_engine_outage_is_not_reported_as_a_wrong_password(serve: Serve) -> None:
     with refusing() as port:
         page = serve(f"redis://127.0.0.1:{port}?timeout=1", login="user")
         for _ in range(FAILURES + 1):
             log_in(page, 503, user="boss", password="secret")
 
 
-def test_a_user_without_a_password_is_not_let_in(users_url: str, serve: Serve) -> None:
+def test_a_user_without_a_password_is_refused(users_url: str, serve: Serve) -> None:
     if users_url.startswith("interlock"):
         pytest.skip("on a hub only default may have none, and then there is no login")
     page = serve(users_url, login="user", write=True)
@@ -340,7 +340,7 @@ def test_a_session_that_ends_closes_its_connections(with_users: Page) -> None:
     assert not access.client._sessions.alive
 
 
-def test_a_session_ends_with_the_password(tmp_path: Path, serve: Serve) -> None:
+def test_a_session_ends_when_the_password_changes(tmp_path: Path, serve: Serve) -> None:
     with redis_server(tmp_path) as (host, port), HubClient(f"{host}:{port}") as client:
         rules = ("on", "resetpass", "~*", "+@all")
         client.call("ACL", "SETUSER", "me", *rules, ">before")
@@ -374,7 +374,7 @@ class Held:
         self.closed = True
 
 
-def test_sessions_end_by_time_and_by_number() -> None:
+def test_sessions_end_by_age_and_by_number() -> None:
     clock = Clock()
     sessions = Sessions(clock)
     held: Any = Held()
@@ -396,7 +396,7 @@ def test_sessions_end_by_time_and_by_number() -> None:
     assert len(sessions) == MOST
 
 
-def test_marks_belong_to_one_cookie_and_one_server() -> None:
+def test_a_csrf_mark_belongs_to_one_cookie_and_one_server() -> None:
     one, two = Sessions(), Sessions()
     assert one.marked("a", one.mark("a"))
     assert not one.marked("a", one.mark("b"))
@@ -404,7 +404,7 @@ def test_marks_belong_to_one_cookie_and_one_server() -> None:
     assert not one.marked("a", "") and not one.marked("a", "ü")
 
 
-def test_the_brake_slows_an_address_and_no_other() -> None:
+def test_failed_logins_delay_only_their_address() -> None:
     clock = Clock()
     brake = Brake(clock)
     for _ in range(FAILURES):
@@ -423,7 +423,7 @@ def test_the_brake_slows_an_address_and_no_other() -> None:
     assert [*brake._failed] == ["c"] and not brake._tried
 
 
-def test_the_brake_remembers_so_many_addresses_and_takes_64_bits_for_one() -> None:
+def test_the_login_delay_stores_a_bounded_number_of_addresses_and_groups_ipv6_by_64_bits() -> None:
     brake = Brake(Clock())
     for n in range(MOST_ADDRESSES + 5):
         brake.failed(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}")
@@ -451,7 +451,7 @@ def shown(redis_url: str, serve: Serve, tmp_path: Path) -> Page:
     return page
 
 
-def test_deep_links_are_all_the_page(shown: Page) -> None:
+def test_deep_links_return_the_page(shown: Page) -> None:
     for path in ("", "queues/a%2Fb/messages/17", "workers", "login", "tables"):
         for base in ("/", "/ops/queues/"):
             answer = shown.http.get(f"{base}{path}")
@@ -476,7 +476,7 @@ def test_deep_links_are_all_the_page(shown: Page) -> None:
     assert "Path=/ops/queues/;" in cookie
 
 
-def test_files_and_nothing_beside_them(shown: Page) -> None:
+def test_only_packaged_files_are_served(shown: Page) -> None:
     answer = shown.http.get("/static/parts/a.js")
     assert answer.text == "1" and answer.headers["content-type"].startswith("text/javascript")
     again = {"If-None-Match": answer.headers["etag"]}

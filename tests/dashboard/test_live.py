@@ -74,7 +74,7 @@ def counts_of(name: str, **wanted: int) -> Callable[[str, Any], bool]:
     return test
 
 
-def test_counts_come_when_they_change(page: Page, queue: RemoteQueue[bytes]) -> None:
+def test_counts_are_pushed_when_they_change(page: Page, queue: RemoteQueue[bytes]) -> None:
     queue.put(b"x")
     with listening(page) as stream:
         event, first = stream.next()
@@ -89,7 +89,7 @@ def test_counts_come_when_they_change(page: Page, queue: RemoteQueue[bytes]) -> 
         assert [name for name, _ in changed["queues"]] == [queue.name]
 
 
-def test_a_queue_that_has_gone(page: Page, queue: RemoteQueue[bytes]) -> None:
+def test_a_deleted_queue_is_reported(page: Page, queue: RemoteQueue[bytes]) -> None:
     queue.put(b"x")
     with listening(page) as stream:
         stream.until(counts_of(queue.name, unsettled=1))
@@ -97,7 +97,7 @@ def test_a_queue_that_has_gone(page: Page, queue: RemoteQueue[bytes]) -> None:
         stream.until(lambda event, data: queue.name in data.get("gone", ()))
 
 
-def test_events_of_a_queue(page: Page, queue: RemoteQueue[bytes]) -> None:
+def test_events_of_a_queue_are_pushed(page: Page, queue: RemoteQueue[bytes]) -> None:
     with listening(page, queue=queue.name) as stream:
         stream.until(lambda event, data: event == "stats")
         told: list[Any] = []
@@ -140,7 +140,7 @@ def put_until(queue: RemoteQueue[bytes], seen: threading.Event) -> None:
         queue.put(b"first")
 
 
-def test_workers_come_when_asked(page: Page, queue: RemoteQueue[bytes]) -> None:
+def test_workers_are_pushed_on_request(page: Page, queue: RemoteQueue[bytes]) -> None:
     queue.put(b"x")
     said = {"id": "host/1/ab", "host": "host", "running": [], "answers": {"1": {"stacks": []}}}
     queue._announce("host/1/ab", 60, json.dumps(said))
@@ -154,7 +154,7 @@ def test_workers_come_when_asked(page: Page, queue: RemoteQueue[bytes]) -> None:
     assert mine["host"] == "host" and 0 <= mine["age"] < 60 and 0 < mine["left"] <= 60
 
 
-def test_a_worker_is_asked_and_answers(page: Page, queue: RemoteQueue[bytes]) -> None:
+def test_a_question_to_a_worker_is_answered(page: Page, queue: RemoteQueue[bytes]) -> None:
     queue.put(b"x")
     worker = "host/1/ab"
     queue._announce(worker, 60, "{}")
@@ -172,7 +172,9 @@ def test_a_worker_is_asked_and_answers(page: Page, queue: RemoteQueue[bytes]) ->
     page.get(f"{place}/answers/1", 404)
 
 
-def test_announcements_of_other_programs(page: Page, queue: RemoteQueue[bytes]) -> None:
+def test_malformed_announcements_of_other_programs_are_handled(
+    page: Page, queue: RemoteQueue[bytes]
+) -> None:
     queue.put(b"x")
     for number, text in enumerate(("[]", "5", "{", '{"id": "other", "queue": 5}', "ü")):
         queue._announce(f"w{number}", 60, text)
@@ -181,7 +183,9 @@ def test_announcements_of_other_programs(page: Page, queue: RemoteQueue[bytes]) 
     assert [one["id"] for one in found] == [f"w{number}" for number in range(5)]
 
 
-def test_nobody_asks_the_engine_when_no_page_is_open(page: Page, queue: RemoteQueue[bytes]) -> None:
+def test_the_engine_is_not_polled_when_no_page_is_open(
+    page: Page, queue: RemoteQueue[bytes]
+) -> None:
     watcher = page.watcher
     with listening(page, queue=queue.name, workers="1") as stream:
         stream.next()
@@ -197,7 +201,7 @@ def wait_until(test: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_all_pages_share_one_who_asks(page: Page, queue: RemoteQueue[bytes], serve: Serve) -> None:
+def test_all_pages_share_one_poller(page: Page, queue: RemoteQueue[bytes], serve: Serve) -> None:
     other = serve(page.service.dashboard._settings.url, write=True)
     watcher = page.watcher
     with listening(page, queue=queue.name) as one, listening(other, queue=queue.name) as two:
@@ -210,7 +214,7 @@ def test_all_pages_share_one_who_asks(page: Page, queue: RemoteQueue[bytes], ser
         assert watcher._task is task
 
 
-def test_a_page_that_is_opened_while_the_engine_is_away_is_told(serve: Serve) -> None:
+def test_a_page_opened_during_an_engine_outage_shows_it(serve: Serve) -> None:
     page = serve(f"redis://127.0.0.1:{free_port()}?timeout=0.5")
     with listening(page) as one:
         one.until(lambda event, data: event == "lost")
@@ -218,14 +222,14 @@ def test_a_page_that_is_opened_while_the_engine_is_away_is_told(serve: Serve) ->
             two.until(lambda event, data: event == "lost")
 
 
-def test_pages_above_the_bound_are_refused(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_beyond_the_limit_are_refused(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interlock.dashboard.application.MOST", 1)
     with listening(page) as stream:
         stream.next()
         assert "open" in page.get("live", 503)["error"]
 
 
-def test_the_page_goes_on_when_the_engine_is_back(
+def test_the_page_continues_when_the_engine_is_back(
     tmp_path: Path, serve: Serve, redis_url: str
 ) -> None:
     port = free_port()
@@ -273,7 +277,7 @@ def test_a_page_that_reads_nothing_is_closed_and_costs_no_memory(
     wait_until(lambda: not watcher._tracks)
 
 
-def test_a_slow_page_is_told_what_it_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_page_learns_how_many_events_it_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(track, "KEPT", 100)
     kept = object.__new__(track.Track)
     rung: list[int] = []
@@ -293,12 +297,12 @@ def test_a_slow_page_is_told_what_it_missed(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(rung) == 10
 
 
-def test_what_is_no_queue(page: Page) -> None:
+def test_an_invalid_queue_name_is_refused(page: Page) -> None:
     for queue in ("", "no{brace", "x" * 513):
         page.get("live", 400, queue=queue)
 
 
-def test_many_updates_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_updates_use_no_growing_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(track, "KEPT", 50_000)
     watcher = Watcher(cast(Any, SimpleNamespace(counts=SimpleNamespace(now=float))))
     kept = object.__new__(track.Track)

@@ -19,14 +19,14 @@ NAMES = (
 )  # fmt: skip
 
 
-def test_a_name_is_what_it_was_after_the_way_through_a_path() -> None:
+def test_a_name_survives_encoding_in_a_path() -> None:
     for name in NAMES:
         written = encoded(name)
         assert "/" not in written and written.isascii() and written not in (".", "..")
         assert decoded(written) == name
 
 
-def test_hostile_names(page: Page, client: Client) -> None:
+def test_hostile_names_survive_encoding(page: Page, client: Client) -> None:
     for name in NAMES:
         # In one test, for each takes a round trip or two only.
         if len(name.encode()) > 480:
@@ -52,12 +52,12 @@ def ask(page: Page, path: str) -> Any:
     return answer.json()
 
 
-def test_what_is_no_name(page: Page) -> None:
+def test_an_invalid_name_is_refused(page: Page) -> None:
     for segment in ("", "%7B", "a%7Db", "x" * 513, "%FF", "=%", "=_w"):
         page.get(f"queues/{segment}/messages", 400)
 
 
-def test_what_is_no_base64() -> None:
+def test_invalid_base64_is_refused() -> None:
     assert decoded("=Li4") == ".."
     for segment in ("=*", "=a", "=Li4=="):
         with pytest.raises(Refusal):

@@ -66,7 +66,7 @@ def test_a_wrong_then_is_refused(page: Page, queue: RemoteQueue[bytes]) -> None:
     assert "retry" in answer["error"]
 
 
-def test_a_dead_letter_is_put_again(
+def test_a_dead_letter_is_requeued(
     page: Page, queue: RemoteQueue[bytes], operator: Operator
 ) -> None:
     id = die(queue, b"x", "no")
@@ -85,7 +85,7 @@ def test_a_dead_letter_is_dropped(
     assert operator.peek(queue.name, id) is None
 
 
-def test_a_call_is_edited_and_put_again(
+def test_a_call_is_edited_and_requeued(
     page: Page, queue: RemoteQueue[bytes], operator: Operator
 ) -> None:
     big, data = 1.0, b"\x00\xff"
@@ -154,7 +154,7 @@ def test_an_edited_call_has_the_keys_of_the_tasks_rule(
     app.close()
 
 
-def test_who_comes_between_look_and_edit_is_not_doubled(
+def test_an_edit_of_a_message_that_changed_meanwhile_creates_no_duplicate(
     page: Page, queue: RemoteQueue[bytes], operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id = die(queue, b"x", "no")
@@ -175,7 +175,7 @@ def test_who_comes_between_look_and_edit_is_not_doubled(
         assert again == b"x"
 
 
-def test_what_json_cannot_tell_stays_beside_what_is_edited() -> None:
+def test_values_that_json_cannot_represent_survive_an_edit() -> None:
     when = datetime(2026, 11, 23, tzinfo=UTC)
     order = {"at": when, "lines": [b"\x00", 1, 2.0], 7: b"\x01", "gone": 1}
     data = call("t", order, note=None)
@@ -202,7 +202,7 @@ def test_what_json_cannot_tell_stays_beside_what_is_edited() -> None:
         (call("t", 1), {"args": ["x" * 1_048_577]}, "bytes"),
     ],
 )
-def test_edits_that_cannot_be(
+def test_invalid_edits_are_refused(
     page: Page,
     queue: RemoteQueue[bytes],
     operator: Operator,
@@ -220,7 +220,7 @@ def test_bytes_are_not_edited(page: Page, queue: RemoteQueue[bytes]) -> None:
     page.post(path(queue, id, "requeue"), {"text": "y"}, 409)
 
 
-def test_a_full_or_sealed_queue_takes_no_dead_letter(page: Page, client: Client) -> None:
+def test_requeueing_into_a_full_or_sealed_queue_is_refused(page: Page, client: Client) -> None:
     queue = client.queue(f"full{id(page)}", bytes, retry=AT_ONCE, maxsize=1)
     dead = die(queue, b"x", "no")
     queue.put(b"y")
@@ -246,7 +246,7 @@ def test_a_queue_and_keys_are_paused(
         assert operator.paused(queue.name) == set()
 
 
-def test_no_wrong_keys_pause_the_queue(
+def test_invalid_keys_do_not_pause_the_whole_queue(
     page: Page, queue: RemoteQueue[bytes], operator: Operator
 ) -> None:
     keys: Any
@@ -259,7 +259,7 @@ def test_no_wrong_keys_pause_the_queue(
 
 
 @pytest.mark.parametrize("action", ["requeue", "discard"])
-def test_all_dead_letters_that_match(
+def test_an_action_applies_to_all_matching_dead_letters(
     page: Page, queue: RemoteQueue[bytes], operator: Operator, action: str
 ) -> None:
     for n in range(30):
@@ -271,7 +271,7 @@ def test_all_dead_letters_that_match(
 
 
 @pytest.mark.parametrize("given", [{"task": 0}, {"error": False}, {"key": []}, {"taks": "pay"}])
-def test_a_choice_that_is_none_is_not_all(
+def test_an_invalid_filter_does_not_select_all(
     redis_url: str, serve: Serve, given: dict[str, Any]
 ) -> None:
     with connect(redis_url) as client:
@@ -282,7 +282,7 @@ def test_a_choice_that_is_none_is_not_all(
         assert Operator(Server(client)).stats(queue.name)["dead"] == 1
 
 
-def test_many_dead_letters_go_step_by_step(
+def test_many_dead_letters_are_processed_in_steps(
     page: Page,
     queue: RemoteQueue[bytes],
     operator: Operator,
@@ -341,7 +341,7 @@ def test_a_dashboard_that_only_reads_changes_nothing_and_records_who_tried(
     assert (lines[0]["what"], lines[-1]["what"]) == ("message 17", "worker w")
 
 
-def test_nothing_is_done_without_the_mark(redis_url: str, serve: Serve) -> None:
+def test_a_change_without_the_csrf_mark_is_refused(redis_url: str, serve: Serve) -> None:
     page = serve(redis_url, write=True)
     page.get("server")
     other = serve(redis_url, write=True).get("server")["csrf"]
@@ -363,7 +363,7 @@ def test_nothing_is_done_without_the_mark(redis_url: str, serve: Serve) -> None:
         {"Sec-Fetch-Site": "same-site"},
     ],
 )
-def test_nothing_is_done_for_another_site(
+def test_a_cross_site_change_is_refused(
     redis_url: str, serve: Serve, headers: dict[str, str]
 ) -> None:
     page = serve(redis_url, write=True)
@@ -372,7 +372,7 @@ def test_nothing_is_done_for_another_site(
     assert page.post("queues/q/resume", {}, 200, Origin=own)
 
 
-def test_what_is_no_json(redis_url: str, serve: Serve) -> None:
+def test_a_body_that_is_not_json_is_refused(redis_url: str, serve: Serve) -> None:
     page = serve(redis_url, write=True)
     mark = page.get("server")["csrf"]
     for body in (b"{", b"[]", b"5", b'"x"', b"\xff", b"[" * 100_000):
@@ -389,7 +389,7 @@ def test_what_is_no_json(redis_url: str, serve: Serve) -> None:
 # -- The audit log --------------------------------------------------------------------------------
 
 
-def test_each_change_is_recorded_with_who_where_and_what_came_of_it(
+def test_each_change_is_audited_with_user_address_and_outcome(
     page: Page, queue: RemoteQueue[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "interlock.audit")

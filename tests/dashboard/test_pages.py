@@ -25,7 +25,7 @@ def tool() -> Path:
         raise
 
 
-def test_every_script_parses_and_the_parts_behave(tool: Path, tmp_path: Path) -> None:
+def test_every_script_parses_and_its_unit_tests_pass(tool: Path, tmp_path: Path) -> None:
     # Outside of a page, scripts are modules where a package says so.
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "static").symlink_to(STATIC)
@@ -36,7 +36,7 @@ def test_every_script_parses_and_the_parts_behave(tool: Path, tmp_path: Path) ->
     assert told.returncode == 0, told.stdout.decode()
 
 
-def test_all_modules_are_asked_for_at_once() -> None:
+def test_all_modules_are_preloaded() -> None:
     page = (STATIC / "index.html").read_text()
     preloaded = re.findall(r'<link rel="modulepreload" href="{{base}}/static/([^"]+)">', page)
     others = {"early.js", "start.js"}
@@ -45,7 +45,7 @@ def test_all_modules_are_asked_for_at_once() -> None:
     ]
 
 
-def test_data_is_never_markup_and_nothing_comes_from_elsewhere() -> None:
+def test_data_is_never_markup_and_nothing_is_loaded_from_other_sites() -> None:
     forbidden = re.compile(
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|DOMParser"
         r"|setAttribute\(\"style\"|https?://(?!www\.w3\.org/2000/svg)"

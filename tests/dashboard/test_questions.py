@@ -29,7 +29,7 @@ def die(queue: RemoteQueue[bytes], payload: bytes, reason: str, keys: str = "k")
     return id
 
 
-def test_the_server_says_what_it_is_and_shows_no_password(page: Page, url: str) -> None:
+def test_the_server_page_describes_the_engine_without_its_password(page: Page, url: str) -> None:
     found = page.get("server")
     assert found["kind"] == ("hub" if url.startswith("interlock") else "redis")
     assert found["version"]
@@ -38,7 +38,7 @@ def test_the_server_says_what_it_is_and_shows_no_password(page: Page, url: str) 
     assert found["csrf"]
 
 
-def test_all_queues_with_their_counts(page: Page, queue: RemoteQueue[bytes]) -> None:
+def test_all_queues_are_listed_with_their_counts(page: Page, queue: RemoteQueue[bytes]) -> None:
     queue.put(b"x", keys="a")
     queue.pause()
     found = wait_for_queue(page, queue.name)
@@ -46,7 +46,7 @@ def test_all_queues_with_their_counts(page: Page, queue: RemoteQueue[bytes]) -> 
     assert found["paused"] is True and found["sealed"] is False
 
 
-def test_a_stalled_queue_says_what_blocks_it(page: Page, queue: RemoteQueue[bytes]) -> None:
+def test_a_stalled_queue_names_what_blocks_it(page: Page, queue: RemoteQueue[bytes]) -> None:
     held = queue.put(b"x", keys="a", retry=Retry(attempts=1, then="hold"))
     queue.get(timeout=10).nack()
     assert wait_for_queue(page, queue.name)["stall"] is None, "nothing waits for it"
@@ -63,7 +63,7 @@ def test_a_stalled_queue_says_what_blocks_it(page: Page, queue: RemoteQueue[byte
     assert page.get(f"queues/{queue.name}")["stall"] == stall
 
 
-def test_a_message_that_backs_off_is_no_stall_unless_much_waits_for_it(
+def test_a_message_in_backoff_is_not_a_stall_unless_many_wait_for_it(
     page: Page, queue: RemoteQueue[bytes]
 ) -> None:
     queue.put(b"x", keys="a")
@@ -87,7 +87,9 @@ def wait_for_queue(page: Page, name: str) -> Any:
                 return one
 
 
-def test_one_queue_with_options_pauses_and_hot_keys(page: Page, queue: RemoteQueue[bytes]) -> None:
+def test_a_queue_is_reported_with_options_pauses_and_hot_keys(
+    page: Page, queue: RemoteQueue[bytes]
+) -> None:
     for _ in range(3):
         queue.put(b"x", keys="deep")
     queue.put(b"x", keys="shallow")
@@ -103,18 +105,18 @@ def test_one_queue_with_options_pauses_and_hot_keys(page: Page, queue: RemoteQue
     ]
 
 
-def test_a_queue_that_is_not_there(page: Page) -> None:
+def test_a_missing_queue_is_reported(page: Page) -> None:
     assert "no queue" in page.get("queues/never-was", 404)["error"]
     assert page.get("queues/never-was/messages")["items"] == []
     assert "not in queue" in page.get("queues/never-was/messages/17", 404)["error"]
 
 
-def test_what_is_no_id(page: Page) -> None:
+def test_an_invalid_id_is_refused(page: Page) -> None:
     for id in ("x", "-1", "0", "1e3", "9" * 17, "%00", "١"):
         assert "id" in page.get(f"queues/q/messages/{id}", 400)["error"]
 
 
-def test_pages_of_messages_tell_each(page: Page, queue: RemoteQueue[bytes]) -> None:
+def test_pages_of_messages_list_each_message_once(page: Page, queue: RemoteQueue[bytes]) -> None:
     ids = {str(queue.put(b"x%d" % n, keys=f"k{n}")) for n in range(700)}
     found: set[str] = set()
     cursor: str | None = ""
@@ -128,7 +130,9 @@ def test_pages_of_messages_tell_each(page: Page, queue: RemoteQueue[bytes]) -> N
     assert pages >= 3
 
 
-def test_messages_by_state_key_task_and_error(page: Page, queue: RemoteQueue[bytes]) -> None:
+def test_messages_are_filtered_by_state_key_task_and_error(
+    page: Page, queue: RemoteQueue[bytes]
+) -> None:
     failed = queue.put(call("shop.pay", 1), keys="a")
     lease = queue.get(timeout=10)
     lease.nack(3600, "Timeout: no answer")
@@ -152,7 +156,7 @@ def test_messages_by_state_key_task_and_error(page: Page, queue: RemoteQueue[byt
     page.get(f"queues/{queue.name}/messages", 400, limit="0")
 
 
-def test_a_message_says_what_a_list_shows(page: Page, queue: RemoteQueue[bytes]) -> None:
+def test_a_message_page_agrees_with_the_list(page: Page, queue: RemoteQueue[bytes]) -> None:
     id = queue.put(call("shop.pay", 1), keys="a", shared=["b"], priority=7)
     (found,) = page.get(f"queues/{queue.name}/messages")["items"]
     assert found["id"] == str(id)
@@ -181,7 +185,7 @@ PAYLOADS: list[tuple[bytes, Any, Any, Any]] = [
 ]
 
 
-def test_payloads(page: Page, queue: RemoteQueue[bytes]) -> None:
+def test_payloads_are_decoded(page: Page, queue: RemoteQueue[bytes]) -> None:
     for payload, *wanted in PAYLOADS:
         id = queue.put(payload)
         found = page.get(f"queues/{queue.name}/messages/{id}")["payload"]
@@ -196,7 +200,7 @@ def test_a_call_is_shown_without_its_types(page: Page, queue: RemoteQueue[bytes]
     assert found["args"] == [1, "AQI="] and found["kwargs"] == {"who": {"id": 2.5}}
 
 
-def test_numbers_that_a_browser_would_round_are_not_edited(
+def test_payloads_with_numbers_a_browser_would_round_cannot_be_edited(
     page: Page, queue: RemoteQueue[bytes]
 ) -> None:
     id = queue.put(call("shop.pay", 2**53 + 1))
@@ -204,13 +208,15 @@ def test_numbers_that_a_browser_would_round_are_not_edited(
     assert found["edit"] is False and str(2**53 + 1) in found["text"]
 
 
-def test_a_large_payload_is_cut(page: Page, queue: RemoteQueue[bytes]) -> None:
+def test_a_large_payload_is_truncated(page: Page, queue: RemoteQueue[bytes]) -> None:
     id = queue.put(b"x" * 1_000_000)
     found = page.get(f"queues/{queue.name}/messages/{id}")["payload"]
     assert found["cut"] is True and len(found["text"]) == 262_144 and found["edit"] is False
 
 
-def test_the_chain_that_a_message_waits_for(page: Page, queue: RemoteQueue[bytes]) -> None:
+def test_a_message_is_reported_with_the_chain_it_waits_for(
+    page: Page, queue: RemoteQueue[bytes]
+) -> None:
     first = queue.put(call("shop.pay", 1), keys="a")
     second = queue.put(b"x", keys=["a", "b"])
     third = queue.put(b"y", keys="b")
@@ -226,7 +232,7 @@ def test_the_chain_that_a_message_waits_for(page: Page, queue: RemoteQueue[bytes
     lease.ack()
 
 
-def test_a_ready_message_of_a_queue_that_no_worker_serves_is_said_to_be_so(
+def test_a_ready_message_of_an_unserved_queue_is_reported_as_such(
     page: Page, queue: RemoteQueue[bytes]
 ) -> None:
     id = queue.put(b"x")
@@ -235,7 +241,7 @@ def test_a_ready_message_of_a_queue_that_no_worker_serves_is_said_to_be_so(
     assert page.get(f"queues/{queue.name}/messages/{id}")["served"] is True
 
 
-def test_failures_with_their_tracebacks(page: Page, queue: RemoteQueue[bytes]) -> None:
+def test_failures_are_reported_with_their_tracebacks(page: Page, queue: RemoteQueue[bytes]) -> None:
     id = queue.put(b"x")
     queue.get(timeout=10).nack(0, "ValueError: one\n  File a.py, line 1")
     queue.get(timeout=10).nack(0, "ValueError: two")
@@ -249,7 +255,7 @@ def test_failures_with_their_tracebacks(page: Page, queue: RemoteQueue[bytes]) -
     assert abs(newest["time"] - id / 1e6) < 600
 
 
-def test_dead_letters_page_by_page(page: Page, queue: RemoteQueue[bytes]) -> None:
+def test_dead_letters_are_listed_page_by_page(page: Page, queue: RemoteQueue[bytes]) -> None:
     ids = [die(queue, call("shop.pay", n), f"reason {n % 2}") for n in range(7)]
     found: list[int] = []
     after: str | None = ""
@@ -265,7 +271,7 @@ def test_dead_letters_page_by_page(page: Page, queue: RemoteQueue[bytes]) -> Non
     assert len(page.get(f"queues/{queue.name}/messages", state="dead")["items"]) == 7
 
 
-def test_a_page_of_dead_letters_goes_on_though_the_last_one_has_gone(
+def test_paging_through_dead_letters_continues_if_the_last_one_was_removed(
     page: Page, queue: RemoteQueue[bytes]
 ) -> None:
     ids = [die(queue, b"x", "no") for _ in range(6)]
@@ -296,7 +302,7 @@ def test_dead_letters_are_counted_by_their_errors(
     assert page.get(f"{where}/errors")["complete"] is False
 
 
-def test_an_answer_looks_at_a_bounded_number_of_messages(
+def test_an_answer_reads_a_bounded_number_of_messages(
     page: Page, queue: RemoteQueue[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from interlock.dashboard.api import messages
@@ -309,7 +315,7 @@ def test_an_answer_looks_at_a_bounded_number_of_messages(
     assert answer["cursor"] is not None
 
 
-def test_a_key_in_front_is_found_at_once(
+def test_a_filter_by_key_reads_only_that_key_s_messages(
     page: Page, queue: RemoteQueue[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from interlock.dashboard.api import messages
@@ -321,7 +327,7 @@ def test_a_key_in_front_is_found_at_once(
     assert found["keys"] == ["k17"]
 
 
-def test_the_timetables_of_all_apps(page: Page, url: str, client: Client) -> None:
+def test_the_timetables_of_all_apps_are_listed(page: Page, url: str, client: Client) -> None:
     name = uuid.uuid4().hex
     app = App(url)
 
@@ -341,7 +347,7 @@ def test_the_timetables_of_all_apps(page: Page, url: str, client: Client) -> Non
     assert found[0]["next"] % 3600 == 0 and found[0]["last"] is None
 
 
-def test_what_only_a_hub_has(page: Page, url: str) -> None:
+def test_pages_only_a_hub_has_are_reported_as_missing_elsewhere(page: Page, url: str) -> None:
     is_hub = url.startswith("interlock")
     for name in ("tables", "stores"):
         found = page.get(name)
@@ -351,7 +357,7 @@ def test_what_only_a_hub_has(page: Page, url: str) -> None:
     assert "note" in page.get("sources")
 
 
-def test_what_the_api_has_not(page: Page) -> None:
+def test_an_unknown_path_of_the_api_is_not_found(page: Page) -> None:
     for path in ("", "nothing", "queues/a/b/c/d", "queues/q/pause", "live/x"):
         page.get(path, 404)
 

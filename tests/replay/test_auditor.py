@@ -25,13 +25,13 @@ def judged(messages: list[Message], events: list[int], *, complete: bool = True)
     return auditor.check(complete=complete)
 
 
-def test_messages_one_after_the_other_break_nothing() -> None:
+def test_messages_in_sequence_are_no_violation() -> None:
     verdict = judged([A, A, READ, READ, A], [0, ~0, 1, ~1, 2, ~2, 3, ~3, 4, ~4])
     assert verdict.violations == 0
     assert (verdict.messages, verdict.keys, verdict.repeated) == (5, 1, 0)
 
 
-def test_messages_of_other_keys_may_do_what_they_like() -> None:
+def test_messages_of_different_keys_may_run_in_any_order() -> None:
     messages = [Message("1", ("a",)), Message("2", ("b",)), Message("3")]
     assert judged(messages, [2, 1, 0, ~0, ~2, ~1]).violations == 0
 
@@ -43,7 +43,7 @@ def test_a_start_before_an_earlier_message_is_an_order_violation() -> None:
     assert str(verdict.examples[0]) == "message 1 started before message 0 on key 'k'"
 
 
-def test_a_start_beside_a_running_message_is_an_overlap() -> None:
+def test_a_start_while_an_earlier_message_runs_is_an_overlap() -> None:
     verdict = judged([A, A], [0, 1, ~0, ~1])
     assert (verdict.order, verdict.overlap) == (0, 1)
     assert verdict.examples == (Violation("overlap", 1, b"k", 0),)
@@ -88,7 +88,7 @@ def test_a_key_held_both_ways_is_exclusive() -> None:
     assert judged([both, both], [0, 1, ~0, ~1]).overlap == 1
 
 
-def test_an_integer_its_digits_and_their_bytes_are_one_key() -> None:
+def test_an_integer_its_text_and_its_bytes_are_the_same_key() -> None:
     auditor = Auditor()
     same: tuple[int | str | bytes, ...] = (7, "7", b"7")
     for index, key in enumerate(same):
@@ -99,7 +99,7 @@ def test_an_integer_its_digits_and_their_bytes_are_one_key() -> None:
     assert auditor.check().order == 2
 
 
-def test_what_never_started_or_ended_is_counted_when_all_should_be_over() -> None:
+def test_messages_that_never_started_or_ended_are_counted_at_the_end() -> None:
     verdict = judged([A, Message("u"), A], [0, ~0, 1])
     assert (verdict.lost, verdict.unfinished, verdict.violations) == (1, 1, 2)
     assert [str(found) for found in verdict.examples] == [
@@ -114,7 +114,7 @@ def test_a_retry_in_place_is_no_violation_and_is_counted() -> None:
     assert (verdict.violations, verdict.repeated) == (0, 1)
 
 
-def test_a_message_handled_between_two_attempts_of_one_before_it_has_overtaken() -> None:
+def test_a_message_handled_between_two_attempts_of_an_earlier_one_is_an_order_violation() -> None:
     verdict = judged([A, A], [0, ~0, 1, ~1, 0, ~0])
     assert verdict.examples == (Violation("order", 1, b"k", 0),)
 
@@ -125,7 +125,7 @@ def test_two_attempts_at_the_same_time_overlap_and_the_second_still_runs_when_on
     assert verdict.overlap == 2
 
 
-def test_the_order_of_announcements_does_not_matter_the_ids_do() -> None:
+def test_order_is_judged_by_id_and_not_by_announcement() -> None:
     auditor = Auditor()
     auditor.expect(20, ["k"])
     auditor.expect(10, ["k"])
@@ -188,7 +188,7 @@ def pairwise_violations(messages: list[Message], events: list[int]) -> tuple[int
     return len(order), len(overlap)
 
 
-def test_ends_counts_the_handlers_that_are_over() -> None:
+def test_ends_counts_finished_handlers() -> None:
     auditor = Auditor()
     for index in range(3):
         auditor.expect(index)

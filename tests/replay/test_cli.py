@@ -23,7 +23,7 @@ def trace(tmp_path: Path) -> str:
     return str(written(tmp_path / "small.jsonl", list(KEPT)))
 
 
-def test_order_kept_is_0_with_data_on_stdout_and_progress_on_stderr(
+def test_a_run_in_order_exits_with_0_data_on_stdout_and_progress_on_stderr(
     trace: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["replay", trace, "--work", "sleep:0s"]) == 0
@@ -33,7 +33,7 @@ def test_order_kept_is_0_with_data_on_stdout_and_progress_on_stderr(
     assert err.startswith("queue ")
 
 
-def test_violations_are_1(
+def test_violations_exit_with_1(
     trace: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     summarise = report.summarise
@@ -46,12 +46,12 @@ def test_violations_are_1(
     assert "violations  1" in capsys.readouterr().out
 
 
-def test_a_digest_that_differs_is_1(trace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_different_digest_exits_with_1(trace: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interlock.replay.watch.serial_digest", lambda messages: "another")
     assert main(["replay", trace, "--work", "sleep:0s"]) == 1
 
 
-def test_a_run_that_breaks_is_1_and_says_why(
+def test_a_run_that_breaks_exits_with_1_and_says_why(
     trace: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     work = "tests.replay.handlers:die"
@@ -66,7 +66,7 @@ def test_a_run_that_breaks_is_1_and_says_why(
         ('{"id": 1, "keys": []}\n{"id": 2, "keys": 1.5}\n', "line 2: keys is a number (1.5)"),
     ],
 )
-def test_bad_input_is_2_and_named_by_file_and_line(
+def test_bad_input_exits_with_2_naming_file_and_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: str, complaint: str
 ) -> None:
     path = tmp_path / "small.jsonl"
@@ -77,7 +77,7 @@ def test_bad_input_is_2_and_named_by_file_and_line(
     assert complaint in err
 
 
-def test_a_file_that_cannot_be_read_is_2(
+def test_an_unreadable_file_exits_with_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["replay", str(tmp_path / "missing")]) == 2
@@ -102,7 +102,7 @@ def test_a_file_that_cannot_be_read_is_2(
         (["TRACE", "--speed", "2"], "unrecognized arguments: --speed 2"),
     ],
 )  # fmt: skip
-def test_wrong_usage_is_2_and_says_what_is_allowed(
+def test_wrong_usage_exits_with_2_and_says_what_is_allowed(
     trace: str, capsys: pytest.CaptureFixture[str], flags: list[str], complaint: str
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -111,13 +111,13 @@ def test_wrong_usage_is_2_and_says_what_is_allowed(
     assert complaint in capsys.readouterr().err
 
 
-def test_work_that_is_none_is_2(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_work_exits_with_2(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", trace, "--work", "sleep"]) == 2
     said = capsys.readouterr().err
     assert "allowed: sleep:1ms, spin:100us, hash, recorded, module:function" in said
 
 
-def test_work_that_no_process_can_be_given_is_2(
+def test_work_that_cannot_be_pickled_exits_with_2(
     trace: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -187,7 +187,7 @@ def test_ctrl_c_ends_a_run_whose_handlers_never_return_with_130(
     assert "Traceback" not in err
 
 
-def test_a_reader_that_goes_away_is_no_error(trace: str) -> None:
+def test_a_closed_output_pipe_is_not_an_error(trace: str) -> None:
     read, write = os.pipe()
     os.close(read)
     process = subprocess.run(
@@ -204,7 +204,7 @@ def test_a_reader_that_goes_away_is_no_error(trace: str) -> None:
 
 
 @pytest.mark.parametrize("no_color", ["", "1"])
-def test_no_color_turns_color_off_where_a_terminal_would_show_it(
+def test_no_color_turns_color_off_on_a_terminal(
     trace: str,
     no_color: str,
     monkeypatch: pytest.MonkeyPatch,

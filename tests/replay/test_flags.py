@@ -79,7 +79,7 @@ def test_work_chooses_the_handler(replayed: Replayed, trace: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["queue", "executor", "taskgroup"])
-def test_way_chooses_what_runs_the_messages(replayed: Replayed, trace: str, way: str) -> None:
+def test_way_chooses_how_messages_are_run(replayed: Replayed, trace: str, way: str) -> None:
     found = replayed(trace, "--way", way)
     assert (found["way"], found["violations"], found["digest_matches"]) == (way, 0, True)
 
@@ -100,7 +100,7 @@ def test_url_replays_through_an_engine(replayed: Replayed, trace: str, redis_url
     assert (found["way"], found["violations"], found["digest_matches"]) == ("redis", 0, True)
 
 
-def test_compare_runs_the_ways_of_today_too(replayed: Replayed, trace: str) -> None:
+def test_compare_also_runs_the_usual_alternatives(replayed: Replayed, trace: str) -> None:
     rows = replayed(trace, "--compare")["compared"]
     assert isinstance(rows, list)
     assert [row["way"] for row in rows] == [
@@ -126,7 +126,7 @@ def test_picture_draws_the_run_into_a_file(
     assert suffix[1:] in path.read_text()[:200]
 
 
-def test_skip_bad_counts_bad_lines_and_goes_on(replayed: Replayed, tmp_path: Path) -> None:
+def test_skip_bad_counts_bad_lines_and_continues(replayed: Replayed, tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_text('{"id": 1, "keys": []}\nnothing\n')
     found = replayed(str(path), "--skip-bad")

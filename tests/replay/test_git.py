@@ -34,7 +34,7 @@ def commit(folder: Path, **files: str) -> None:
     git(folder, "commit", "-q", "--allow-empty", "-m", "commit-0 with\n\nlines")
 
 
-def test_commits_come_oldest_first_with_their_files_as_keys(repository: Path) -> None:
+def test_commits_are_read_oldest_first_with_their_files_as_keys(repository: Path) -> None:
     commit(repository, a="1", b="1")
     commit(repository, a="2")
     commit(repository)
@@ -76,7 +76,7 @@ def test_any_file_name_is_a_key_as_it_is(repository: Path, name: str) -> None:
     assert read_git(repository).messages[0].keys == (name,)
 
 
-def test_a_name_that_is_no_utf_8_gets_its_bytes_spelled_out(repository: Path) -> None:
+def test_a_file_name_that_is_not_utf_8_is_escaped(repository: Path) -> None:
     try:
         (repository / "caf\udce9").write_text("1")
     except (OSError, UnicodeError):
@@ -85,7 +85,7 @@ def test_a_name_that_is_no_utf_8_gets_its_bytes_spelled_out(repository: Path) ->
     assert read_git(repository).messages[0].keys == ("caf\\xe9",)
 
 
-def test_a_path_longer_than_a_key_may_be_is_named_by_its_hash(repository: Path) -> None:
+def test_a_path_longer_than_a_key_is_replaced_by_its_hash(repository: Path) -> None:
     folder = repository / Path(*["f" * 250] * 5)
     folder.mkdir(parents=True)
     (folder / "a").write_text("1")
@@ -106,13 +106,13 @@ def test_a_commit_of_more_files_than_a_message_has_keys_is_refused_or_skipped(
     assert len(trace.skipped) == 1
 
 
-def test_a_limit_ends_the_reading_early_and_leaves_no_process(repository: Path) -> None:
+def test_a_limit_ends_git_early_and_leaves_no_process(repository: Path) -> None:
     for number in range(5):
         commit(repository, a=str(number))
     assert len(read_git(repository, limit=2).messages) == 2
 
 
-def test_settings_that_change_what_git_prints_change_nothing(repository: Path) -> None:
+def test_git_settings_of_the_user_do_not_change_the_trace(repository: Path) -> None:
     commit(repository, a="1")
     git(repository, "config", "log.showSignature", "true")
     git(repository, "config", "color.ui", "always")
@@ -126,7 +126,7 @@ def test_settings_that_change_what_git_prints_change_nothing(repository: Path) -
     ]
 
 
-def test_a_folder_that_is_no_repository_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_repository_is_named(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=rf"{tmp_path}: fatal: not a git repository"):
         read_git(tmp_path)
 

@@ -33,7 +33,7 @@ def test_two_writers_in_order_give_the_serial_digest() -> None:
 
 
 @pytest.mark.parametrize("events", [[1, ~1, 0, ~0], [0, 1, ~0, ~1], [0, 1, ~1, ~0]])
-def test_two_writers_swapped_or_at_once_change_the_digest(events: list[int]) -> None:
+def test_two_writers_swapped_or_concurrent_change_the_digest(events: list[int]) -> None:
     assert digest([*WRITE], events) != serial_digest(WRITE)
 
 
@@ -59,7 +59,7 @@ def test_a_reader_on_the_wrong_side_of_a_writer_changes_the_digest(events: list[
     assert digest(messages, events) != serial_digest(messages)
 
 
-def test_two_readers_that_changed_places_around_a_writer_change_the_digest() -> None:
+def test_two_readers_swapped_around_a_writer_change_the_digest() -> None:
     messages = [READS[0], WRITE[0], READS[1], WRITE[1]]
     assert digest(messages, [2, ~2, 1, ~1, 0, ~0, 3, ~3]) != serial_digest(messages)
 
@@ -70,12 +70,12 @@ def test_a_message_lost_or_handled_twice_changes_the_digest() -> None:
     assert digest([READS[0]], [0, ~0, 0, ~0]) != serial_digest(READS[:1])
 
 
-def test_messages_of_other_keys_may_come_in_any_order() -> None:
+def test_the_order_of_messages_of_different_keys_does_not_change_the_digest() -> None:
     messages = [Message("1", ("a",)), Message("2", ("b",)), Message("3")]
     assert digest(messages, [2, 1, 0, ~0, ~2, ~1]) == serial_digest(messages)
 
 
-def test_keys_and_ids_cannot_be_shifted_into_one_another() -> None:
+def test_keys_and_ids_are_delimited_in_the_digest() -> None:
     assert serial_digest([Message("1", ("ab",))]) != serial_digest([Message("1", ("a", "b"))])
     assert serial_digest([Message("12", ("a",))]) != serial_digest([Message("1", ("a",))])
 

@@ -33,7 +33,7 @@ def test_a_terminal_shows_a_bar_and_leaves_one_line() -> None:
     assert line.count("\n") == 1
 
 
-def test_where_there_is_no_terminal_one_line_says_how_long_it_took() -> None:
+def test_without_a_terminal_one_line_says_how_long_it_took() -> None:
     stream = io.StringIO()
     with Progress(stream).of("serial", 3, lambda: 0):
         assert stream.getvalue() == ""
@@ -41,7 +41,7 @@ def test_where_there_is_no_terminal_one_line_says_how_long_it_took() -> None:
     assert "\x1b" not in stream.getvalue()
 
 
-def test_a_run_that_breaks_leaves_no_line_and_a_clean_terminal() -> None:
+def test_a_run_that_breaks_clears_its_progress_line() -> None:
     terminal = Terminal()
 
     def breaks() -> None:
@@ -54,7 +54,7 @@ def test_a_run_that_breaks_leaves_no_line_and_a_clean_terminal() -> None:
     assert terminal.getvalue().endswith("\r\x1b[K")
 
 
-def test_a_trace_of_nothing_draws_an_empty_bar() -> None:
+def test_an_empty_trace_draws_an_empty_bar() -> None:
     terminal = Terminal()
     with Progress(terminal).of("queue", 0, lambda: 0):
         terminal.drawn.wait()

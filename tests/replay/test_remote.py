@@ -37,7 +37,7 @@ def left_in(url: str) -> int:
 
 
 @pytest.mark.parametrize("pool", ["thread", "process"])
-def test_order_is_kept_and_nothing_is_left_behind(url: str, pool: Pool) -> None:
+def test_a_run_on_an_engine_keeps_order_and_leaves_no_queue(url: str, pool: Pool) -> None:
     trace = random_trace(3)
     way = remote.way(url)
     outcome = measure(way, trace, parse("sleep:10us"), workers=4, pool=pool)
@@ -46,7 +46,7 @@ def test_order_is_kept_and_nothing_is_left_behind(url: str, pool: Pool) -> None:
     assert left_in(url) == 0
 
 
-def test_a_handler_that_raises_is_counted_and_the_run_goes_on(url: str) -> None:
+def test_a_handler_that_raises_is_counted_and_the_run_continues(url: str) -> None:
     trace = random_trace(4)
     seventh = trace.messages[7].id
 
@@ -59,7 +59,7 @@ def test_a_handler_that_raises_is_counted_and_the_run_goes_on(url: str) -> None:
     assert outcome.verdict.violations == 0
 
 
-def test_what_breaks_a_run_is_raised_and_leaves_nothing_behind(
+def test_an_error_that_breaks_a_run_is_raised_and_leaves_no_queue(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from interlock.replay.watch import Watch
@@ -81,7 +81,7 @@ def test_a_call_takes_no_more_keys_than_an_engine_does() -> None:
     assert list(remote.batches([])) == []
 
 
-def test_an_engine_that_is_not_there_is_told_before_the_run(
+def test_an_unreachable_engine_is_reported_before_the_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     trace = "examples/data/redis-commits.jsonl.gz"
@@ -100,7 +100,7 @@ def test_an_engine_that_is_not_there_is_told_before_the_run(
         (["--pool", "asyncio"], "--pool asyncio; allowed with --url: thread, process"),
     ],
 )
-def test_what_an_engine_cannot_run_is_2(
+def test_options_an_engine_cannot_run_exit_with_2(
     flags: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -109,7 +109,7 @@ def test_what_an_engine_cannot_run_is_2(
     assert complaint in capsys.readouterr().err
 
 
-def test_several_engines_stand_beside_the_others(
+def test_several_engines_are_compared_with_the_other_ways(
     url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace = "examples/data/redis-commits.jsonl.gz"
@@ -122,11 +122,11 @@ def test_several_engines_stand_beside_the_others(
     assert [row["violations"] for row in rows[:3]] == [0, 0, 0]
 
 
-def test_a_url_that_is_none_is_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_url_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", "examples/data/redis-commits.jsonl.gz", "--url", "kafka://x"]) == 2
     assert "kafka://x" in capsys.readouterr().err
 
 
-def test_the_trace_is_whole(url: str) -> None:
+def test_the_recorded_trace_of_a_run_on_an_engine_is_complete(url: str) -> None:
     trace = Trace("none", [])
     assert measure(remote.way(url), trace, parse("sleep:0s"), workers=2).verdict.messages == 0

@@ -30,7 +30,7 @@ def summary(*peers: str, trace: Trace = TRACE, digest: str | None = None) -> Sum
     )
 
 
-def test_the_object_holds_what_is_promised_and_is_json() -> None:
+def test_the_report_has_the_documented_fields_and_is_json() -> None:
     found = summary("serial")
     assert json.loads(json.dumps(found)) == found
     promised = {
@@ -49,7 +49,7 @@ def test_the_object_holds_what_is_promised_and_is_json() -> None:
     )
 
 
-def test_serial_seconds_are_measured_where_serial_ran_and_labelled_where_it_did_not() -> None:
+def test_serial_seconds_are_measured_if_serial_ran_and_labelled_estimated_otherwise() -> None:
     found = summary("serial")
     assert found["serial_source"] == "measured"
     assert found["serial_seconds"] == found["compared"][1]["seconds"]
@@ -89,7 +89,7 @@ def test_the_busiest_keys_come_first_with_how_long_they_were_held() -> None:
     assert busiest[0]["seconds"] >= busiest[1]["seconds"] >= 0.002
 
 
-def test_the_longest_waits_say_behind_what_on_which_key_and_behind_how_many() -> None:
+def test_the_longest_waits_name_the_blocking_message_its_key_and_the_queue_length() -> None:
     waits = summary()["longest_waits"]
     assert [(w["id"], w["behind"], w["on"], w["ahead"]) for w in waits] == [
         ("3", "2", "b", 1),
@@ -98,7 +98,7 @@ def test_the_longest_waits_say_behind_what_on_which_key_and_behind_how_many() ->
     assert waits[0]["started_after"] >= waits[0]["seconds"] > waits[1]["seconds"] > 0
 
 
-def test_the_text_says_what_was_found() -> None:
+def test_the_text_report_states_the_result() -> None:
     said = text(summary("serial", "hash"))
     assert "small: 4 messages on 2 keys; 1 has several keys, 1 none" in said
     assert "violations  0 (order 0, overlap 0, lost 0)" in said
@@ -110,19 +110,19 @@ def test_the_text_says_what_was_found() -> None:
 
 
 @pytest.mark.parametrize("color", [True, False])
-def test_a_digest_that_differs_is_said_and_colored_only_on_request(color: bool) -> None:
+def test_a_different_digest_is_reported_and_colored_only_on_request(color: bool) -> None:
     said = text(summary(digest="0" * 32), color=color)
     assert "differs from the serial run's" in said
     assert ("\x1b[31m" in said) is color
 
 
-def test_violations_are_told_in_the_ids_of_the_trace() -> None:
+def test_violations_name_the_ids_of_the_trace() -> None:
     found = summary()
     found["violations"], found["violations_found"] = 1, ["order: x started before y on k"]
     assert "order: x started before y on k" in text(found)
 
 
-def test_a_trace_of_no_messages_has_a_report() -> None:
+def test_an_empty_trace_has_a_report() -> None:
     found = summary(trace=Trace("nothing"))
     assert (found["messages"], found["of_limit"], found["digest_matches"]) == (0, None, True)
     assert "0 messages on 0 keys" in text(found)

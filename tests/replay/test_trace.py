@@ -26,7 +26,7 @@ def test_a_line_becomes_a_message_with_its_keys_as_text(tmp_path: Path) -> None:
     assert trace.keys() == {"a", "b", "c", "7"}
 
 
-def test_gzip_is_told_by_its_content_and_not_by_its_name(tmp_path: Path) -> None:
+def test_gzip_is_recognised_by_content_and_not_by_name(tmp_path: Path) -> None:
     plain = written(tmp_path / "plain.gz", list(KEPT))
     packed = tmp_path / "packed.jsonl"
     packed.write_bytes(gzip.compress(plain.read_bytes()))
@@ -43,7 +43,7 @@ def test_a_dash_reads_standard_input(pack: object, monkeypatch: pytest.MonkeyPat
     assert trace.messages == [Message("1", ("a",))]
 
 
-def test_the_redis_trace_holds_what_its_readme_says() -> None:
+def test_the_redis_trace_is_as_its_readme_says() -> None:
     trace = read(REDIS)
     assert len(trace.messages) == 10_839
     assert len(trace.keys()) == 2_566
@@ -68,7 +68,7 @@ def test_an_empty_file_is_a_trace_of_no_messages(tmp_path: Path) -> None:
     assert read(written(tmp_path / "t", [])).messages == []
 
 
-def test_what_else_a_line_says_is_ignored() -> None:
+def test_unknown_fields_of_a_line_are_ignored() -> None:
     assert parse(b'{"id": 1, "keys": [], "author": {"x": 1}}') == Message("1")
 
 
@@ -116,7 +116,7 @@ def test_a_bad_line_is_refused_with_what_is_wrong_and_what_is_allowed(
         parse(line)
 
 
-def test_the_longest_key_and_the_most_keys_are_still_taken() -> None:
+def test_keys_at_the_limits_are_accepted() -> None:
     assert len(parse(json.dumps({"id": 1, "keys": "ä" * 512}).encode()).keys) == 1
     assert len(parse(json.dumps({"id": 1, "keys": list(range(4096))}).encode()).keys) == 4096
 
@@ -129,7 +129,7 @@ def test_a_bad_line_is_named_by_file_and_number(tmp_path: Path) -> None:
     assert str(caught.value).startswith(f"{path}, line 3: keys is missing")
 
 
-def test_skipping_notes_each_bad_line_and_keeps_the_others(tmp_path: Path) -> None:
+def test_skipping_records_each_bad_line_and_keeps_the_others(tmp_path: Path) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_text('{"id": 1, "keys": []}\nnothing\n{"id": 2, "keys": "a"}\n{"id": 1, "keys": []}')
     trace = read(path, skip_bad=True)
@@ -139,13 +139,13 @@ def test_skipping_notes_each_bad_line_and_keeps_the_others(tmp_path: Path) -> No
     assert trace.skipped[1] == f"{path}, line 4: id '1' is already on line 1"
 
 
-def test_an_integer_and_a_text_id_of_the_same_digits_are_one_id(tmp_path: Path) -> None:
+def test_an_integer_id_and_its_text_are_the_same_id(tmp_path: Path) -> None:
     path = written(tmp_path / "t", [{"id": 1, "keys": []}, {"id": "1", "keys": []}])
     with pytest.raises(TraceError, match="line 2: id '1' is already on line 1"):
         read(path)
 
 
-def test_a_line_longer_than_memory_should_hold_is_refused_and_can_be_skipped(
+def test_a_line_over_the_size_limit_is_refused_and_can_be_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("interlock.replay.trace.LONGEST_LINE", 100)
@@ -179,7 +179,7 @@ def test_a_limit_reads_no_further_than_it_needs(tmp_path: Path) -> None:
     assert len(read(path, limit=2).messages) == 2
 
 
-def test_places_and_attempts_of_a_recording(tmp_path: Path) -> None:
+def test_a_recording_has_sequences_and_attempts(tmp_path: Path) -> None:
     file = tmp_path / "recorded.jsonl"
     lines = [
         {"id": "q/3", "keys": "a", "place": 3, "attempt": 1, "took": 0.5},

@@ -47,7 +47,7 @@ def test_a_way_that_keeps_order_is_found_to_have_kept_it(name: str, pool: Pool) 
 
 
 @pytest.mark.parametrize(("name", "pool"), IN_ORDER)
-def test_the_record_of_a_run_is_whole_and_makes_sense(name: str, pool: Pool) -> None:
+def test_the_record_of_a_run_is_complete_and_consistent(name: str, pool: Pool) -> None:
     trace = random_trace(2)
     outcome = ran(name, trace, parse("sleep:10us"), pool=pool)
     run = outcome.run
@@ -73,7 +73,7 @@ def test_a_worker_handles_one_message_at_a_time(name: str, pool: Pool) -> None:
 
 
 @pytest.mark.parametrize(("name", "pool"), IN_ORDER)
-def test_a_handler_that_raises_is_counted_and_holds_nothing_up(name: str, pool: Pool) -> None:
+def test_a_handler_that_raises_is_counted_and_blocks_no_message(name: str, pool: Pool) -> None:
     trace = Trace("t", [Message(str(at), ("k",)) for at in range(5)])
     outcome = ran(name, trace, parse("tests.replay.handlers:fail_on_2_and_exit_on_3"), pool=pool)
     assert outcome.failures == (("2", "ValueError: not this one"), ("3", "SystemExit: 3"))
@@ -100,7 +100,7 @@ def test_a_process_that_dies_breaks_the_run_and_does_not_hang(name: str) -> None
         ran(name, random_trace(4, 20), parse("tests.replay.handlers:die"), pool="process")
 
 
-def test_a_pool_that_a_way_has_not_is_refused() -> None:
+def test_a_pool_that_a_way_does_not_support_is_refused() -> None:
     with pytest.raises(ValueError, match="pool 'asyncio'; allowed for hash: thread, process"):
         ran("hash", Trace("t"), parse("hash"), pool="asyncio")
 
@@ -171,14 +171,16 @@ def test_a_queue_per_key_overlaps_messages_of_several_keys_and_it_is_counted() -
     assert (outcome.verdict.overlap, outcome.failures) == (1, ())
 
 
-def test_beyond_a_number_of_keys_they_share_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_per_key_shares_queues_beyond_a_number_of_keys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("interlock.replay.ways.queue_per_key.MOST", 3)
     trace = Trace("t", [Message(str(at), (f"key {at % 10}",)) for at in range(100)])
     outcome = ran("per-key", trace, parse("sleep:10us"))
     assert (outcome.verdict.violations, outcome.shape.threads, outcome.shape.lanes) == (0, 3, 3)
 
 
-def test_scanning_a_registry_overtakes_and_it_is_counted() -> None:
+def test_scanning_a_registry_overtakes_messages_and_it_is_counted() -> None:
     last = threading.Event()
 
     def handle(message: Message) -> None:
@@ -193,7 +195,7 @@ def test_scanning_a_registry_overtakes_and_it_is_counted() -> None:
     assert [found.id for found in outcome.verdict.examples] == [2]
 
 
-def test_a_rendezvous_holds_up_what_stands_behind_a_sleeping_thread() -> None:
+def test_a_rendezvous_blocks_messages_behind_a_sleeping_thread() -> None:
     """{a, b} waits for {a}; {f} shares only the thread of b, and has to wait all the same."""
     order: list[str] = []
     first = threading.Event()
@@ -217,7 +219,7 @@ def test_a_rendezvous_holds_up_what_stands_behind_a_sleeping_thread() -> None:
 
 
 @pytest.mark.parametrize("name", ["queue", "executor"])
-def test_ours_hold_up_only_what_conflicts(name: str) -> None:
+def test_interlock_blocks_only_conflicting_messages(name: str) -> None:
     """As above, but {f} is handled while {a} still runs: if it were not, this would hang."""
     passed = threading.Event()
 
@@ -237,7 +239,7 @@ def dropped() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
-def test_ctrl_c_that_the_interpreter_dropped_ends_threads_that_never_return() -> None:
+def test_a_ctrl_c_dropped_by_the_interpreter_ends_threads_that_never_return() -> None:
     stopped = threading.Event()
 
     def loop() -> None:
@@ -249,7 +251,7 @@ def test_ctrl_c_that_the_interpreter_dropped_ends_threads_that_never_return() ->
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_ctrl_c_that_the_interpreter_dropped_ends_an_executor_whose_handlers_never_return() -> None:
+def test_a_ctrl_c_dropped_by_the_interpreter_ends_handlers_that_never_return() -> None:
     trace, over = random_trace(1), threading.Event()
 
     def messages() -> Iterator[Message]:

@@ -34,7 +34,7 @@ def test_times_are_read_with_their_unit(text: str, seconds: float) -> None:
         "json:no_such_function", "json:__name__", "json:decoder.missing", "os..path:join",
     ],
 )  # fmt: skip
-def test_what_is_no_work_is_refused_and_says_what_is(spec: str) -> None:
+def test_invalid_work_is_refused_with_the_allowed_forms(spec: str) -> None:
     with pytest.raises(WorkloadError, match=r"allowed|cannot import|has no"):
         parse(spec)
 
@@ -49,7 +49,7 @@ def test_a_module_that_fails_while_it_is_imported_is_refused(
 
 
 @pytest.mark.parametrize("spec", ["sleep:0s", "spin:1us", "hash", "builtins:repr", "json:dumps"])
-def test_work_goes_through_pickle_to_other_processes(spec: str) -> None:
+def test_work_can_be_pickled(spec: str) -> None:
     check_picklable(parse(spec))
     again = pickle.loads(pickle.dumps(parse("hash").function))
     assert again(MESSAGE) == parse("hash").function(MESSAGE)

@@ -65,7 +65,7 @@ def holding(queue: RemoteQueue[Any]) -> RemoteQueue[Any]:
     return queue
 
 
-def test_the_queue_is_paused_and_sealed(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
+def test_a_queue_is_paused_and_sealed(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
     queue.put("x")
     page.goto(site.at("queues", queue.name))
     page.get_by_role("button", name="Pause", exact=True).click()
@@ -90,7 +90,7 @@ def test_the_queue_is_paused_and_sealed(page: Page, site: Site, queue: RemoteQue
     assert stats(site, queue)["sealed"] == 0
 
 
-def test_keys_are_paused_and_resumed(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
+def test_keys_can_be_paused_and_resumed(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
     queue.put("x", keys="order:1")
     page.goto(site.at("queues", queue.name))
     page.get_by_role("button", name="Pause key order:1").click()
@@ -105,7 +105,9 @@ def test_keys_are_paused_and_resumed(page: Page, site: Site, queue: RemoteQueue[
 
 
 @each_engine
-def test_held_messages_one_by_one(page: Page, site: Site, holding: RemoteQueue[Any]) -> None:
+def test_held_messages_are_retried_skipped_and_buried_one_by_one(
+    page: Page, site: Site, holding: RemoteQueue[Any]
+) -> None:
     ids = sorted(one.id for one in holding.messages())
     page.goto(site.at("queues", holding.name, "dead", which="held"))
     rows = page.locator("tbody tr")
@@ -123,7 +125,9 @@ def test_held_messages_one_by_one(page: Page, site: Site, holding: RemoteQueue[A
     assert (stats.ready, stats.held, stats.dead, stats.skipped) == (1, 1, 1, 1)
 
 
-def test_all_that_match(page: Page, site: Site, holding: RemoteQueue[Any]) -> None:
+def test_an_action_applies_to_all_matching_messages(
+    page: Page, site: Site, holding: RemoteQueue[Any]
+) -> None:
     page.goto(site.at("queues", holding.name, "dead", which="held", error="error 2"))
     page.get_by_role("button", name="Bury all that match").click()
     expect(page.get_by_role("dialog")).to_contain_text('error "error 2"')
@@ -151,7 +155,7 @@ def test_all_that_match(page: Page, site: Site, holding: RemoteQueue[Any]) -> No
     assert (holding.stats().dead, holding.stats().requeued) == (0, 1)
 
 
-def test_a_dead_letter_is_put_again(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
+def test_a_dead_letter_is_requeued(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
     queue.put("one", keys="a")
     queue.put("two", keys="b")
     first, second = failed(queue, "bad", "reject"), failed(queue, "bad", "reject")
@@ -164,7 +168,7 @@ def test_a_dead_letter_is_put_again(page: Page, site: Site, queue: RemoteQueue[A
     assert (queue.stats().ready, queue.stats().dead) == (1, 0)
 
 
-def test_a_dead_letter_is_edited_and_put_again(page: Page, site: Site) -> None:
+def test_a_dead_letter_is_edited_and_requeued(page: Page, site: Site) -> None:
     app = App(site.engine)
     name = f"t{uuid.uuid4().hex[:8]}"
 
@@ -203,7 +207,9 @@ def test_a_dead_letter_is_edited_and_put_again(page: Page, site: Site) -> None:
         queue.drop(force=True)
 
 
-def test_what_can_be_done_with_a_message(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
+def test_a_message_offers_the_actions_of_its_state(
+    page: Page, site: Site, queue: RemoteQueue[Any]
+) -> None:
     id = queue.put("x", keys="a")
     lease = queue.get(timeout=5)
     page.goto(site.at("queues", queue.name, "messages", str(id)))
@@ -219,7 +225,9 @@ def test_what_can_be_done_with_a_message(page: Page, site: Site, queue: RemoteQu
     assert queue.stats().cancelled == 1
 
 
-def test_who_only_reads_is_told_why(page: Page, reading: Site, hub_url: str) -> None:
+def test_a_read_only_dashboard_explains_disabled_actions(
+    page: Page, reading: Site, hub_url: str
+) -> None:
     with connect(hub_url) as client:
         queue: RemoteQueue[Any] = client.queue(f"r{uuid.uuid4().hex[:8]}", Any)
         id = queue.put("x", keys="a")
@@ -238,7 +246,7 @@ def test_who_only_reads_is_told_why(page: Page, reading: Site, hub_url: str) -> 
         queue.drop(force=True)
 
 
-def test_a_token_is_asked_for(page: Page, hub_url: str, tmp_path: Path) -> None:
+def test_a_login_asks_for_a_token(page: Page, hub_url: str, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("a secret of the tests")
     with dashboard(hub_url, "--token-file", str(token)) as (address, _):
@@ -253,7 +261,7 @@ def test_a_token_is_asked_for(page: Page, hub_url: str, tmp_path: Path) -> None:
         expect(page.get_by_label("Token of the dashboard")).to_be_visible()
 
 
-def test_the_page_goes_on_when_the_server_is_back(page: Page, hub_url: str) -> None:
+def test_the_page_reconnects_when_the_server_is_back(page: Page, hub_url: str) -> None:
     with dashboard(hub_url) as (address, process):
         port = address.rpartition(":")[2]
         page.goto(address)
@@ -272,7 +280,7 @@ def test_the_page_goes_on_when_the_server_is_back(page: Page, hub_url: str) -> N
             again.communicate(timeout=20)
 
 
-def test_what_a_user_may_not_do_is_told_in_the_engine_s_words(page: Page) -> None:
+def test_a_denied_action_shows_the_engine_s_error(page: Page) -> None:
     needs_hub()
     word = [passwords.hashed("secret")]
     users: list[dict[str, Any]] = [

@@ -40,7 +40,9 @@ def full(hub_url: str) -> Iterator[RemoteQueue[Any]]:
         queue.drop(force=True)
 
 
-def test_many_messages_are_drawn_soon(page: Page, hub_site: Site, full: RemoteQueue[Any]) -> None:
+def test_many_messages_are_drawn_quickly(
+    page: Page, hub_site: Site, full: RemoteQueue[Any]
+) -> None:
     page.goto(hub_site.at())
     expect(page.locator("tbody tr", has_text=full.name)).to_contain_text(f"{PENDING - 1000:,}")
     page.goto(hub_site.at("queues", full.name))
@@ -92,7 +94,7 @@ def test_a_thousand_keys_are_drawn_in_two_seconds_and_nothing_grows(
     assert drawn[0] < 2_000
 
 
-def test_a_page_under_load_keeps_its_size(page: Page, hub_site: Site, hub_url: str) -> None:
+def test_a_page_under_load_uses_bounded_memory(page: Page, hub_site: Site, hub_url: str) -> None:
     with connect(hub_url) as client:
         queue: RemoteQueue[Any] = client.queue(f"l{uuid.uuid4().hex[:8]}", Any)
         stop = threading.Event()
@@ -122,7 +124,7 @@ def test_a_page_under_load_keeps_its_size(page: Page, hub_site: Site, hub_url: s
         queue.drop(force=True)
 
 
-def test_the_keyboard_reaches_all(page: Page, hub_site: Site, hub_url: str) -> None:
+def test_every_control_is_reachable_by_keyboard(page: Page, hub_site: Site, hub_url: str) -> None:
     with connect(hub_url) as client:
         queue: RemoteQueue[Any] = client.queue(f"k{uuid.uuid4().hex[:8]}", Any)
         queue.put("x")
@@ -160,7 +162,7 @@ def test_the_keyboard_reaches_all(page: Page, hub_site: Site, hub_url: str) -> N
         queue.drop(force=True)
 
 
-def test_pages_fit_a_phone_stand_out_and_have_names(
+def test_pages_fit_a_phone_have_contrast_and_accessible_names(
     page: Page, hub_site: Site, hub_url: str
 ) -> None:
     with connect(hub_url) as client:

@@ -43,7 +43,9 @@ def failed(queue: RemoteQueue[Any], error: str, then: str = "nack") -> int:
 
 
 @each_engine
-def test_all_queues_with_their_counts(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
+def test_the_overview_shows_all_queues_with_their_counts(
+    page: Page, site: Site, queue: RemoteQueue[Any]
+) -> None:
     for number in range(12):
         queue.put(number, keys="a")
     queue.put("later", delay=600)
@@ -101,7 +103,7 @@ def test_queues_are_sorted_by_any_column(page: Page, site: Site, queue: RemoteQu
 
 
 @each_engine
-def test_one_queue_is_drawn_as_it_happens(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
+def test_a_queue_page_is_updated_live(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
     before = queue.put("before", keys=["order:1", "truck:1"])
     held = queue.get(timeout=5)
     assert held.id == before
@@ -134,7 +136,9 @@ def test_one_queue_is_drawn_as_it_happens(page: Page, site: Site, queue: RemoteQ
     assert page.url.endswith("?by=worker")
 
 
-def test_hot_and_paused_keys_and_options(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
+def test_a_queue_page_shows_hot_and_paused_keys_and_options(
+    page: Page, site: Site, queue: RemoteQueue[Any]
+) -> None:
     for _ in range(5):
         queue.put("x", keys="busy:1")
     queue.put("x", keys="<b>key</b>")
@@ -169,7 +173,9 @@ def test_messages_are_found_by_filters(page: Page, site: Site, queue: RemoteQueu
 
 
 @each_engine
-def test_a_message_with_its_chain(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
+def test_a_message_page_shows_the_chain_it_waits_for(
+    page: Page, site: Site, queue: RemoteQueue[Any]
+) -> None:
     first = queue.put("<img src=x onerror=alert(1)>", keys=["order:1", "truck:1"])
     second = queue.put("second", keys=["truck:1", "customer:1"])
     third = queue.put("third", keys="customer:1")
@@ -197,7 +203,7 @@ def test_a_message_with_its_chain(page: Page, site: Site, queue: RemoteQueue[Any
     expect(page.locator("main")).to_contain_text("It is settled")
 
 
-def test_a_task_with_arguments_and_tracebacks(page: Page, site: Site) -> None:
+def test_a_message_page_shows_arguments_and_tracebacks(page: Page, site: Site) -> None:
     app = App(site.engine)
 
     @app.task(queue="tasks", keys="order:{order}")
@@ -214,7 +220,9 @@ def test_a_task_with_arguments_and_tracebacks(page: Page, site: Site) -> None:
         expect(page.locator("main")).to_contain_text("It is settled")
 
 
-def test_dead_letters_and_held_messages(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
+def test_dead_letters_and_held_messages_are_listed(
+    page: Page, site: Site, queue: RemoteQueue[Any]
+) -> None:
     queue.put("one", keys="a")
     queue.put("two", keys="b")
     gone = failed(queue, "ValueError: no truck\nTraceback:\n  line 7", "reject")
@@ -234,7 +242,9 @@ def test_dead_letters_and_held_messages(page: Page, site: Site, queue: RemoteQue
     expect(page.locator("main")).to_contain_text("Nothing is held")
 
 
-def test_workers_with_what_they_do(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
+def test_workers_are_listed_with_what_they_do(
+    page: Page, site: Site, queue: RemoteQueue[Any]
+) -> None:
     running = [
         {
             "queue": queue.name,
@@ -268,7 +278,7 @@ def test_workers_with_what_they_do(page: Page, site: Site, queue: RemoteQueue[An
         expect(page.locator("main")).to_contain_text("No worker fits")
 
 
-def test_lists_say_what_there_is_or_why_not(page: Page, site: Site) -> None:
+def test_empty_lists_say_why_they_are_empty(page: Page, site: Site) -> None:
     page.goto(site.at("schedules"))
     heading = page.get_by_role("heading", level=1)
     for view in ("Schedules", "Topics", "Tables", "Stores", "Sources", "Server"):
@@ -280,7 +290,7 @@ def test_lists_say_what_there_is_or_why_not(page: Page, site: Site) -> None:
     expect(page.get_by_role("region", name="Engine")).to_contain_text(kind)
 
 
-def test_what_is_not_there_says_so(page: Page, site: Site) -> None:
+def test_a_missing_page_says_so(page: Page, site: Site) -> None:
     page.goto(site.at("queues", "no such queue"))
     expect(page.locator("main")).to_contain_text("there is no queue 'no such queue'")
     expect(page.get_by_role("button", name="Seal")).to_have_count(0)
