@@ -56,7 +56,7 @@ def test_put_and_get() -> None:
     run(main())
 
 
-def test_a_get_waits_for_a_put_and_a_put_for_room() -> None:
+def test_get_waits_for_a_message_and_put_for_room() -> None:
     async def main() -> None:
         q = KeyedQueue[int](1)
         getter = asyncio.create_task(q.aio.get())
@@ -99,7 +99,7 @@ def test_the_errors_are_those_of_asyncio_too() -> None:
     run(main())
 
 
-def test_after_shutdown_nothing_is_put_and_the_rest_is_handed_out() -> None:
+def test_after_shutdown_puts_are_refused_and_remaining_messages_are_delivered() -> None:
     kind: type[Exception] = ShutDown
     if sys.version_info >= (3, 13):
         kind = asyncio.QueueShutDown
@@ -129,7 +129,7 @@ def test_after_shutdown_nothing_is_put_and_the_rest_is_handed_out() -> None:
     run(main())
 
 
-def test_a_task_that_a_handler_started_does_not_handle_its_message() -> None:
+def test_a_task_started_by_a_handler_has_no_current_lease() -> None:
     async def main() -> None:
         q = KeyedQueue[str]()
         await q.aio.put("handled")
@@ -212,7 +212,7 @@ def test_a_wrong_timeout_is_refused_before_anything_is_done(timeout: Any) -> Non
     run(main())
 
 
-def test_both_faces_serve_one_queue() -> None:
+def test_sync_and_async_calls_use_the_same_queue() -> None:
     async def main() -> None:
         q = KeyedQueue[str]()
         q.put("from a thread", keys="a")
@@ -225,7 +225,7 @@ def test_both_faces_serve_one_queue() -> None:
     run(main())
 
 
-def test_async_with_steers_as_with_does() -> None:
+def test_async_with_settles_by_steering_exceptions_as_with_does() -> None:
     async def main() -> None:
         q = KeyedQueue[str](retry=AT_ONCE)
         await q.aio.put("payload")
@@ -293,7 +293,7 @@ def test_settling_may_be_awaited_in_every_way(settle: str) -> None:
     run(main())
 
 
-def test_what_is_not_awaited_is_done_all_the_same() -> None:
+def test_a_settlement_happens_even_if_it_is_not_awaited() -> None:
     async def main() -> None:
         q = KeyedQueue[int]()
         q.put(1)
@@ -327,7 +327,7 @@ def test_get_many_and_ack_many() -> None:
     run(main())
 
 
-def test_keys_are_asked_for_once_however_long_a_put_waits() -> None:
+def test_a_key_callable_is_called_once_even_if_a_put_waits() -> None:
     async def main() -> None:
         asked: list[int] = []
 
@@ -388,7 +388,7 @@ def test_a_full_queue_is_filled_in_the_order_of_the_puts() -> None:
     run(main())
 
 
-def test_a_put_that_waits_is_not_passed_for_ever() -> None:
+def test_a_waiting_put_is_not_starved() -> None:
     async def main() -> None:
         q = KeyedQueue[str](1)
         await q.aio.put("first")
@@ -425,7 +425,7 @@ def test_a_timeout_runs_by_the_clock_of_the_queue() -> None:
     run(main())
 
 
-def test_what_falls_due_wakes_the_loop_that_waits() -> None:
+def test_a_message_falling_due_wakes_a_waiting_loop() -> None:
     async def main() -> None:
         q = KeyedQueue[str](retry=Retry(first=0.002, jitter=False))
         await q.aio.put("delayed", delay=0.002)

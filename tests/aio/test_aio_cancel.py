@@ -23,7 +23,7 @@ async def cancelled(task: asyncio.Task[Any]) -> bool:
     return task.cancelled()
 
 
-def test_a_cancelled_get_leaves_no_trace() -> None:
+def test_a_cancelled_get_takes_no_later_message() -> None:
     async def main() -> None:
         q = KeyedQueue[int]()
         getter = asyncio.create_task(q.aio.get())
@@ -38,7 +38,7 @@ def test_a_cancelled_get_leaves_no_trace() -> None:
     run(main())
 
 
-def test_a_get_that_is_cancelled_after_its_wake_up_passes_it_on() -> None:
+def test_a_get_cancelled_after_its_wake_up_wakes_the_next_waiter() -> None:
     async def main() -> None:
         q = KeyedQueue[int]()
         first = asyncio.create_task(q.aio.get())
@@ -56,7 +56,7 @@ def test_a_get_that_is_cancelled_after_its_wake_up_passes_it_on() -> None:
     run(main())
 
 
-def test_a_get_that_is_cancelled_after_its_wake_up_leaves_the_message() -> None:
+def test_a_get_cancelled_after_its_wake_up_leaves_the_message() -> None:
     async def main() -> None:
         q = KeyedQueue[int]()
         getter = asyncio.create_task(q.aio.get())
@@ -147,7 +147,7 @@ def test_wait_for_loses_no_message(timeout: float) -> None:
     run(main())
 
 
-def test_a_timeout_of_its_own_loses_no_message() -> None:
+def test_a_timeout_of_get_loses_no_message() -> None:
     async def main() -> None:
         q = KeyedQueue[int](1)
         handled: list[int] = []
@@ -178,7 +178,7 @@ def test_a_timeout_of_its_own_loses_no_message() -> None:
     run(main())
 
 
-def test_a_wake_up_by_the_clock_and_a_put_at_the_same_time() -> None:
+def test_a_timeout_and_a_put_at_the_same_time_lose_no_message() -> None:
     async def main() -> None:
         for put_first in (True, False):
             clock = ManualClock()
@@ -202,7 +202,7 @@ def test_a_wake_up_by_the_clock_and_a_put_at_the_same_time() -> None:
     run(main())
 
 
-def test_random_cancellations() -> None:
+def test_random_cancellations_lose_no_message() -> None:
     async def main(seed: int) -> None:
         chance = random.Random(seed)
         q = KeyedQueue[int](5)
@@ -256,7 +256,7 @@ def test_random_cancellations() -> None:
     run(main(seed))
 
 
-def test_a_getter_that_nobody_keeps_is_not_collected() -> None:
+def test_an_unreferenced_waiting_getter_is_not_collected() -> None:
     async def main() -> None:
         q = KeyedQueue[int](keys=str)
         got: list[int] = []
@@ -278,7 +278,7 @@ def test_a_getter_that_nobody_keeps_is_not_collected() -> None:
     run(main())
 
 
-def test_a_queue_and_its_getters_that_nobody_knows_are_collected() -> None:
+def test_an_unreferenced_queue_is_collected_with_its_waiting_getters() -> None:
     import weakref
 
     async def main() -> weakref.ref[Any]:

@@ -25,7 +25,7 @@ both = pytest.mark.parametrize("name", ["put", "get"])
 
 
 @both
-def test_nothing_is_done_before_it_is_awaited(name: str) -> None:
+def test_a_call_does_nothing_before_it_is_awaited(name: str) -> None:
     q = KeyedQueue[int]()
     q.put(0)
     call = made(q, name)
@@ -35,7 +35,7 @@ def test_nothing_is_done_before_it_is_awaited(name: str) -> None:
 
 
 @both
-def test_one_that_is_never_awaited_is_told(name: str) -> None:
+def test_a_call_that_is_never_awaited_warns(name: str) -> None:
     q = KeyedQueue[int]()
     calls = [made(q, name)]
     with pytest.warns(RuntimeWarning, match=f"coroutine 'AsyncQueue.{name}' was never awaited"):
@@ -43,7 +43,7 @@ def test_one_that_is_never_awaited_is_told(name: str) -> None:
 
 
 @both
-def test_a_closed_one_is_not(name: str) -> None:
+def test_a_closed_call_does_not_warn(name: str) -> None:
     q = KeyedQueue[int]()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -54,7 +54,7 @@ def test_a_closed_one_is_not(name: str) -> None:
 
 
 @both
-def test_it_is_awaited_once(name: str) -> None:
+def test_a_call_can_be_awaited_only_once(name: str) -> None:
     async def main() -> None:
         q = KeyedQueue[int]()
         q.put(0)
@@ -68,7 +68,7 @@ def test_it_is_awaited_once(name: str) -> None:
     run(main())
 
 
-def test_it_is_driven_by_hand() -> None:
+def test_a_call_can_be_driven_by_send() -> None:
     q = KeyedQueue[str]()
     call = q.aio.put("a", keys="k")
     with pytest.raises(TypeError, match="just-started"):
@@ -86,7 +86,7 @@ def test_it_is_driven_by_hand() -> None:
 
 
 @both
-def test_what_is_thrown_into_one_that_was_not_begun_comes_out(name: str) -> None:
+def test_an_exception_thrown_into_an_unstarted_call_is_raised(name: str) -> None:
     q = KeyedQueue[int]()
     q.put(0)
     call = made(q, name)
@@ -97,7 +97,7 @@ def test_what_is_thrown_into_one_that_was_not_begun_comes_out(name: str) -> None
     assert q.stats().puts == 1 and q.stats().leased == 0
 
 
-def test_a_task_cancelled_before_it_began_takes_no_message() -> None:
+def test_a_task_cancelled_before_it_started_takes_no_message() -> None:
     async def main() -> None:
         q = KeyedQueue[int]()
         q.put(0)
@@ -113,7 +113,7 @@ def test_a_task_cancelled_before_it_began_takes_no_message() -> None:
     run(main())
 
 
-def test_waiting_goes_on_in_what_it_hands_itself_to() -> None:
+def test_a_waiting_call_delegates_to_a_python_coroutine() -> None:
     async def main() -> None:
         q = KeyedQueue[int]()
         call: Any = q.aio.get()
@@ -131,7 +131,7 @@ def test_waiting_goes_on_in_what_it_hands_itself_to() -> None:
     run(main())
 
 
-def test_what_is_thrown_into_one_that_waits_reaches_it() -> None:
+def test_an_exception_thrown_into_a_waiting_call_reaches_it() -> None:
     async def main() -> None:
         q = KeyedQueue[int]()
         with pytest.raises(asyncio.TimeoutError):
@@ -142,7 +142,7 @@ def test_what_is_thrown_into_one_that_waits_reaches_it() -> None:
     run(main())
 
 
-def test_a_waiting_one_is_closed() -> None:
+def test_a_waiting_call_can_be_closed() -> None:
     async def main() -> None:
         q = KeyedQueue[int]()
         call = q.aio.get()
@@ -159,7 +159,7 @@ def test_a_waiting_one_is_closed() -> None:
     run(main())
 
 
-def test_errors_of_a_put_come_when_it_is_awaited() -> None:
+def test_errors_of_a_put_are_raised_when_it_is_awaited() -> None:
     async def main() -> None:
         q = KeyedQueue[int]()
         call = q.aio.put(1, keys=1.5)  # type: ignore[arg-type]
@@ -169,7 +169,7 @@ def test_errors_of_a_put_come_when_it_is_awaited() -> None:
     run(main())
 
 
-def test_a_subclass_goes_through_its_own_methods() -> None:
+def test_a_subclass_s_overridden_methods_are_called() -> None:
     said = []
 
     class Loud(AsyncQueue[int]):
@@ -188,7 +188,7 @@ def test_a_subclass_goes_through_its_own_methods() -> None:
     run(main())
 
 
-def test_one_that_waits_in_a_cycle_is_collected() -> None:
+def test_a_waiting_call_in_a_reference_cycle_is_collected() -> None:
     class Held:
         call: Any
 
@@ -206,7 +206,7 @@ def test_one_that_waits_in_a_cycle_is_collected() -> None:
     run(main())
 
 
-def test_many_are_made_and_dropped_without_growing() -> None:
+def test_many_dropped_calls_do_not_grow_memory() -> None:
     q = KeyedQueue[int]()
     for _ in range(3):
         calls = [q.aio.get() for _ in range(200)]
@@ -215,7 +215,7 @@ def test_many_are_made_and_dropped_without_growing() -> None:
     assert len({id(call) for call in calls}) == 200
 
 
-def test_it_is_not_entered_twice_at_a_time() -> None:
+def test_a_running_call_cannot_be_entered_again() -> None:
     """The attempt does no harm: a waiting task continues."""
 
     async def main() -> None:
@@ -258,7 +258,7 @@ class Payload:
 
 
 @pytest.mark.parametrize("end", ["awaited", "awaited later", "closed", "thrown into"])
-def test_one_that_has_ended_keeps_no_payload(end: str) -> None:
+def test_a_finished_call_keeps_no_payload(end: str) -> None:
     async def main() -> None:
         q = KeyedQueue[Payload](1)
         if end == "awaited later":
@@ -287,7 +287,7 @@ def test_one_that_has_ended_keeps_no_payload(end: str) -> None:
     run(main())
 
 
-def test_a_finished_one_lets_its_queue_go() -> None:
+def test_a_finished_call_releases_its_queue() -> None:
     q = KeyedQueue[int]()
     gone = weakref.ref(q)
     call = q.aio.put(1)
@@ -298,7 +298,7 @@ def test_a_finished_one_lets_its_queue_go() -> None:
     assert gone() is None
 
 
-def test_one_that_was_not_begun_is_part_of_a_cycle() -> None:
+def test_an_unstarted_call_in_a_reference_cycle_is_collected() -> None:
     q = KeyedQueue[Any]()
     holder: dict[str, Any] = {"queue": q}
     holder["call"] = q.aio.put(holder)

@@ -83,7 +83,7 @@ def test_a_burst_from_a_thread_wakes_every_task() -> None:
     run(main())
 
 
-def test_a_burst_that_comes_one_by_one_loses_no_wake_up() -> None:
+def test_single_puts_in_quick_succession_lose_no_wake_up() -> None:
     async def main() -> None:
         q = KeyedQueue[int]()
         answered = threading.Semaphore(0)
@@ -122,7 +122,7 @@ def test_a_thread_is_woken_by_a_task_and_a_task_by_a_thread() -> None:
     run(main())
 
 
-def test_a_closed_loop_does_not_keep_a_message_from_others() -> None:
+def test_a_closed_loop_does_not_withhold_a_message() -> None:
     q = KeyedQueue[int]()
     with loop_of_its_own() as loop:
         tasks = [park(loop, q) for _ in range(3)]
@@ -137,7 +137,7 @@ def test_a_closed_loop_does_not_keep_a_message_from_others() -> None:
     gc.collect()
 
 
-def test_a_loop_that_is_closed_after_the_wake_up_does_not_keep_a_message() -> None:
+def test_a_loop_closed_after_its_wake_up_does_not_withhold_a_message() -> None:
     q = KeyedQueue[int]()
     with loop_of_its_own() as loop:
         task: asyncio.Task[Any] | None = park(loop, q)
@@ -151,7 +151,7 @@ def test_a_loop_that_is_closed_after_the_wake_up_does_not_keep_a_message() -> No
     assert q._parked() == 0
 
 
-def test_a_message_after_one_that_a_closed_loop_was_called_for() -> None:
+def test_a_message_put_after_a_wake_up_of_a_closed_loop_is_delivered() -> None:
     q = KeyedQueue[int]()
     with loop_of_its_own() as loop:
         tasks = [park(loop, q) for _ in range(2)]
@@ -166,7 +166,7 @@ def test_a_message_after_one_that_a_closed_loop_was_called_for() -> None:
     gc.collect()
 
 
-def test_a_loop_that_stands_still_is_called_when_it_runs_again() -> None:
+def test_a_stopped_loop_gets_its_messages_when_it_runs_again() -> None:
     q = KeyedQueue[int]()
     with loop_of_its_own() as loop:
         task = park(loop, q)
@@ -175,7 +175,7 @@ def test_a_loop_that_stands_still_is_called_when_it_runs_again() -> None:
         lease.ack().close()
 
 
-def test_asyncio_run_ends_what_waits_in_it() -> None:
+def test_asyncio_run_cancels_waiting_calls_at_its_end() -> None:
     q = KeyedQueue[int]()
 
     async def main() -> None:
@@ -189,7 +189,7 @@ def test_asyncio_run_ends_what_waits_in_it() -> None:
     q.get_nowait().ack()
 
 
-def test_loops_that_come_and_go_leave_nothing() -> None:
+def test_short_lived_loops_leave_no_memory() -> None:
     import weakref
 
     q = KeyedQueue[int]()
@@ -314,7 +314,7 @@ def test_a_message_goes_to_an_idle_loop_while_another_is_stopped() -> None:
         task.cancel()
 
 
-def test_what_falls_due_wakes_an_idle_thread_while_a_loop_is_stopped() -> None:
+def test_a_message_falling_due_wakes_an_idle_thread_while_a_loop_is_stopped() -> None:
     """The task waits first and so keeps the time; nobody but the clock wakes the thread."""
     q = KeyedQueue[int]()
     q.put(1, delay=0.2)
@@ -324,7 +324,7 @@ def test_what_falls_due_wakes_an_idle_thread_while_a_loop_is_stopped() -> None:
         task.cancel()
 
 
-def test_of_a_loop_one_task_is_called_for_one_message() -> None:
+def test_one_message_wakes_one_task_of_a_loop() -> None:
     q = KeyedQueue[int]()
     with loop_of_its_own() as loop:
         tasks = [park(loop, q) for _ in range(3)]

@@ -163,14 +163,14 @@ def test_ticks_are_those_of_a_model_that_looks_at_each_second(zone: str, change:
     compare(zone, some, at(change), 4200, 1)
 
 
-def test_a_half_hour_change_loses_no_tick() -> None:
+def test_a_half_hour_clock_change_loses_no_tick() -> None:
     # The clock of Lord Howe goes back by half an hour at 02:00 on the 7th of April 2024.
     schedule = Cron("* 7 * * 0", "Australia/Lord_Howe")
     begin = at("2024-04-05T20:00")
     assert len(schedule.among(begin, begin + 2 * DAY, 100)[0]) == 60
 
 
-def test_an_hour_that_comes_twice_has_its_ticks_twice_though_the_next_is_a_week_off() -> None:
+def test_a_repeated_hour_has_its_ticks_twice() -> None:
     schedule = Cron("* 1 * * sun", "America/New_York")
     begin = at("2026-10-31T12:00")
     assert len(schedule.among(begin, begin + 2 * DAY, 200)[0]) == 120
@@ -185,7 +185,7 @@ def test_an_hour_that_comes_twice_has_its_ticks_twice_though_the_next_is_a_week_
         ("0 0 14 * */5", "2027-02-14T00:00"),
     ],
 )
-def test_two_day_fields_are_joined_as_in_debian(expression: str, following: str) -> None:
+def test_two_day_fields_are_combined_as_in_debian(expression: str, following: str) -> None:
     assert Cron(expression, "UTC").after(at("2026-11-01T12:00")) == at(following)
 
 
@@ -213,6 +213,6 @@ def test_a_nickname_is_the_same_schedule_as_its_expression(nickname: str, expres
         ("0 0 30 2 *", "Bad day-of-month; allowed"),
     ],
 )
-def test_an_expression_that_cannot_be_is_refused(expression: str, error: str) -> None:
+def test_an_invalid_expression_is_refused(expression: str, error: str) -> None:
     with pytest.raises(ValueError, match=error):
         App("memory://").cron(expression)

@@ -88,7 +88,7 @@ def test_a_plain_program_has_its_result_too() -> None:
 
 
 @pytest.mark.parametrize("eager", [True, False])
-def test_what_a_handler_raises_is_kept_and_is_what_the_result_says(eager: bool) -> None:
+def test_an_exception_of_a_handler_is_stored_and_raised_by_result(eager: bool) -> None:
     async def main() -> None:
         async with app.testing(eager=eager) as worker:
             job = await fails.asend("reject")
@@ -112,7 +112,7 @@ def test_what_a_handler_raises_is_kept_and_is_what_the_result_says(eager: bool) 
     asyncio.run(main())
 
 
-def test_what_backs_off_is_told_at_once_in_a_plain_program_too() -> None:
+def test_a_message_in_backoff_makes_result_raise_at_once() -> None:
     with app.testing(eager=True), pytest.raises(TimeoutError, match="does not advance"):
         fails.send("away").result()
 
@@ -129,7 +129,7 @@ def test_a_handler_may_await_what_it_sends() -> None:
     assert seen[-2:] == ["sent", ("b", 5)]
 
 
-def test_a_handler_that_awaits_what_waits_for_itself_is_told_so() -> None:
+def test_a_handler_that_awaits_a_message_blocked_by_itself_gets_a_timeout_error() -> None:
     async def main() -> None:
         async with app.testing(eager=True) as worker:
             job = await through.asend("a", "a")
@@ -139,7 +139,7 @@ def test_a_handler_that_awaits_what_waits_for_itself_is_told_so() -> None:
     asyncio.run(main())
 
 
-def test_a_request_under_way_ends_when_the_test_lets_it() -> None:
+def test_without_eager_a_request_waits_until_the_test_runs_the_worker() -> None:
     async def main() -> None:
         async with app.testing() as worker:
             request = asyncio.create_task(endpoint(4))
@@ -151,7 +151,7 @@ def test_a_request_under_way_ends_when_the_test_lets_it() -> None:
     asyncio.run(main())
 
 
-def test_afterwards_nothing_is_handled_at_once() -> None:
+def test_eager_ends_with_its_block() -> None:
     with app.testing(eager=True):
         pass
     with app.testing() as worker:
@@ -191,7 +191,7 @@ def app_of(lifespan: object) -> App:
     return made
 
 
-def test_the_lifespan_is_around_a_test_and_coroutine_functions_run_on_its_loop() -> None:
+def test_the_lifespan_encloses_a_test_and_coroutines_run_on_its_loop() -> None:
     made = living()
     use = made.tasks["use"]
 
@@ -224,7 +224,7 @@ def test_the_lifespan_is_around_a_test_and_coroutine_functions_run_on_its_loop()
         _ = made.state
 
 
-def test_a_lifespan_that_cannot_begin_is_an_error_of_the_test() -> None:
+def test_a_lifespan_that_fails_fails_the_test() -> None:
     async def lifespan(app: App) -> AsyncIterator[None]:
         raise ConnectionError("no database")
         yield

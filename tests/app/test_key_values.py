@@ -109,7 +109,7 @@ def test_a_value_gives_a_text_alone_and_within_a_template(value: Any, text: byte
     assert key_of("at:{x}", any_of, value) == b"at:" + text
 
 
-def test_one_moment_is_one_key_whatever_its_zone() -> None:
+def test_a_datetime_gives_the_same_key_in_every_time_zone() -> None:
     assert key_of("{x}", any_of, NOON) == key_of("{x}", any_of, NOON.astimezone(dt.UTC))
 
 
@@ -155,7 +155,7 @@ def test_fields_of_dataclasses_structs_and_what_they_hold_are_found() -> None:
         ("{reading.place}", reading_of, "Reading has site, value, near"),
     ],
 )
-def test_a_field_that_can_be_no_key_is_refused_where_the_task_is_declared(
+def test_a_field_that_cannot_be_a_key_is_refused_at_the_declaration(
     spec: str, function: Callable[..., Any], text: str
 ) -> None:
     app = App()
@@ -194,7 +194,7 @@ def test_a_field_that_can_be_no_key_is_refused_where_the_task_is_declared(
         (Annotated[float, "kg"], False),
     ],
 )
-def test_an_annotation_is_judged(hint: Any, allowed: bool) -> None:
+def test_an_annotation_of_a_key_field_is_accepted_or_refused(hint: Any, allowed: bool) -> None:
     def f(x: Any) -> None: ...
 
     f.__annotations__["x"] = hint
@@ -205,7 +205,7 @@ def test_an_annotation_is_judged(hint: Any, allowed: bool) -> None:
             App().task(keys="at:{x}")(f)
 
 
-def test_bytes_are_a_key_as_they_are_and_no_part_of_one() -> None:
+def test_bytes_can_be_a_key_but_not_part_of_a_template() -> None:
     def f(x: bytes) -> None: ...
 
     assert key_of("{x}", f, b"\xff") == b"\xff"
@@ -213,7 +213,7 @@ def test_bytes_are_a_key_as_they_are_and_no_part_of_one() -> None:
         App().task(keys="at:{x}")(f)
 
 
-def test_parts_of_tuples_and_of_typed_dicts_are_judged_by_their_place_and_name() -> None:
+def test_items_of_tuples_and_typed_dicts_are_checked_by_index_and_name() -> None:
     def f(pair: tuple[int, float], place: Place, book: Book, many: tuple[int, ...]) -> None: ...
 
     for spec in ("{pair[0]}", "{place.row}", "{book[name]}", "{many[5]}"):
@@ -223,13 +223,13 @@ def test_parts_of_tuples_and_of_typed_dicts_are_judged_by_their_place_and_name()
             App().task(keys=spec)(f)
 
 
-def test_a_class_further_down_in_the_module_is_judged_by_what_is_sent() -> None:
+def test_an_annotation_defined_later_is_checked_when_a_message_is_sent() -> None:
     def f(order: Later) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
     App().task(keys="{order.total}")(f)
 
 
-def test_gathered_arguments_are_judged_by_what_is_sent() -> None:
+def test_variadic_arguments_are_checked_when_a_message_is_sent() -> None:
     def f(*ids: int, **named: str) -> None: ...
 
     task = App().task(keys=["{ids[0]}", "{named[a]}"])(f)

@@ -43,23 +43,23 @@ def test_a_field_may_go_into_attributes_and_indexes() -> None:
     assert keys_of(spec, match, order, {"name": "n"}) == {b"user:7", b"Y", b"book:n"}
 
 
-def test_a_template_that_is_one_field_gives_the_value_itself() -> None:
+def test_a_template_of_one_field_returns_the_value_unconverted() -> None:
     def f(key: Any) -> None: ...
 
     assert keys_of("{key}", f, b"\xff") == {b"\xff"}
     assert keys_of("{key}", f, 7) == keys_of("{key}", f, "7") == {b"7"}
 
 
-def test_braces_are_written_twice() -> None:
+def test_doubled_braces_are_literal() -> None:
     assert keys_of("{{{src}}}", transfer, "a", "b") == {b"{a}"}
 
 
-def test_a_callable_is_asked_with_the_arguments_and_the_defaults() -> None:
+def test_a_key_callable_receives_arguments_and_defaults() -> None:
     assert keys_of(lambda src, dst, cents: [src, cents], transfer, "a", dst="b") == {b"a", b"1"}
     assert keys_of(lambda *args: args[0], transfer, "ab", "b") == {b"ab"}
 
 
-def test_a_key_named_in_both_ways_is_held_alone() -> None:
+def test_a_key_named_as_shared_and_exclusive_is_exclusive() -> None:
     task = App().task(keys="{src}", shared=["{src}", "{dst}"])(transfer)
     assert task.keys_of("a", "b") == KeySet(frozenset({b"a"}), frozenset({b"b"}))
 
@@ -81,7 +81,7 @@ def test_a_key_named_in_both_ways_is_held_alone() -> None:
         (lambda src: src, TypeError, r"the task's arguments, \(src, dst"),
     ],
 )
-def test_what_cannot_give_keys_is_refused_where_the_task_is_declared(
+def test_an_invalid_key_specification_is_refused_at_the_declaration(
     spec: Any, kind: type[Exception], text: str
 ) -> None:
     app = App()
@@ -91,12 +91,12 @@ def test_what_cannot_give_keys_is_refused_where_the_task_is_declared(
 
 
 @pytest.mark.parametrize("value", [1.5, None, True, b"a", ("a", 1)])
-def test_a_value_that_is_no_part_of_a_key_is_refused_by_its_field(value: Any) -> None:
+def test_a_value_that_cannot_be_part_of_a_key_is_refused_naming_its_field(value: Any) -> None:
     with pytest.raises(TypeError, match=rf"'src' in 'account:\{{src\}}' is {type(value).__name__}"):
         keys_of("account:{src}", transfer, value, "b")
 
 
-def test_an_attribute_that_is_not_there_is_named() -> None:
+def test_a_missing_attribute_is_named() -> None:
     with pytest.raises(ValueError, match=r"has no 'src\.user' in this call"):
         keys_of("u:{src.user}", transfer, "a", "b")
 

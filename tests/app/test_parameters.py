@@ -35,7 +35,7 @@ def signature(chance: random.Random) -> inspect.Signature:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_it_judges_as_python_calls(seed: int) -> None:
+def test_arguments_are_accepted_exactly_as_in_a_python_call(seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(500):
         takes = signature(chance)
@@ -70,7 +70,7 @@ def takes(a: int, b: int = 1, *, c: int = 2) -> None: ...
         ([1], {"a": 1}, PayloadError, "was sent the argument 'a' twice"),
     ],
 )
-def test_what_does_not_fit_is_named(
+def test_an_argument_that_does_not_fit_is_named(
     args: list[int], kwargs: dict[str, int], raised: type[Exception], text: str
 ) -> None:
     with pytest.raises(raised, match=text):

@@ -40,6 +40,8 @@ def test_options_are_declared_with_the_first_send() -> None:
         ({"mail": {"retry": 3}}, r"queues\['mail'\]: retry is int"),
     ],
 )
-def test_what_is_wrong_is_said_where_the_app_is_made(queues: Any, words: str) -> None:
+def test_an_invalid_queue_option_is_reported_when_the_app_is_created(
+    queues: Any, words: str
+) -> None:
     with pytest.raises((TypeError, ValueError), match=words):
         App(queues=queues)

@@ -38,19 +38,21 @@ def ran(program: str, url: str = "", environment: str = "") -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_nobody_having_named_an_engine_the_first_send_is_refused() -> None:
+def test_the_first_send_without_a_named_engine_is_refused() -> None:
     code, said = ran("for n in range(2000): transfer.send(n)")
     assert code == 1
     assert "EngineUnavailable: no engine is named, and no worker runs in this process" in said
     assert "Set INTERLOCK_URL" in said
 
 
-def test_it_is_refused_on_asyncio_too() -> None:
+def test_the_first_asyncio_send_without_a_named_engine_is_refused() -> None:
     code, said = ran("import asyncio; asyncio.run(transfer.asend(1))")
     assert (code, "no engine is named" in said) == (1, True)
 
 
-def test_one_refused_may_be_told_the_engine_and_send_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_app_whose_send_was_refused_can_set_its_engine_and_send(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("INTERLOCK_URL", raising=False)
     app = App()
 
@@ -68,7 +70,9 @@ def test_one_refused_may_be_told_the_engine_and_send_again(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("url", ["memory://", "memory://named"])
 @pytest.mark.parametrize("by", ["argument", "environment"])
-def test_memory_that_was_meant_warns_once_and_counts_at_the_end(url: str, by: str) -> None:
+def test_an_explicit_memory_engine_warns_once_and_reports_lost_messages_at_exit(
+    url: str, by: str
+) -> None:
     given = {"url": repr(url)} if by == "argument" else {"environment": url}
     code, said = ran("for n in range(2000): transfer.send(n)", **given)
     assert code == 0
@@ -76,7 +80,7 @@ def test_memory_that_was_meant_warns_once_and_counts_at_the_end(url: str, by: st
     assert said.count(f"2000 messages {UNHANDLED} ({url})") == 1
 
 
-def test_it_counts_when_the_app_is_closed() -> None:
+def test_closing_the_app_reports_lost_messages() -> None:
     code, said = ran(
         """
         import sys
@@ -92,7 +96,7 @@ def test_it_counts_when_the_app_is_closed() -> None:
 
 
 @pytest.mark.parametrize("url", ["", "'memory://'", "'memory://named'"])
-def test_with_a_worker_there_is_nothing_to_say(url: str) -> None:
+def test_a_memory_engine_with_a_worker_warns_of_nothing(url: str) -> None:
     program = """
     with app.worker():
         for n in range(100): transfer.send(n)
@@ -101,7 +105,7 @@ def test_with_a_worker_there_is_nothing_to_say(url: str) -> None:
     assert ran(program, url=url) == (0, "")
 
 
-def test_what_a_worker_left_is_counted() -> None:
+def test_messages_left_by_a_worker_are_reported() -> None:
     program = """
     with app.worker():
         transfer.send(1)
@@ -112,7 +116,7 @@ def test_what_a_worker_left_is_counted() -> None:
     assert (code, f"1 message {UNHANDLED}" in said) == (0, True)
 
 
-def test_another_app_of_the_name_may_have_the_worker() -> None:
+def test_a_worker_of_another_app_on_the_same_memory_engine_suffices() -> None:
     program = """
     other = interlock.App("memory://named")
     @other.task
@@ -124,7 +128,7 @@ def test_another_app_of_the_name_may_have_the_worker() -> None:
     assert ran(program, url="'memory://named'") == (0, "")
 
 
-def test_the_child_of_a_fork_says_nothing_of_its_parents() -> None:
+def test_a_forked_child_does_not_report_its_parent_s_messages() -> None:
     program = """
     transfer.send(1)
     if os.fork():
@@ -134,7 +138,7 @@ def test_the_child_of_a_fork_says_nothing_of_its_parents() -> None:
     assert said.count(UNHANDLED) == 1
 
 
-def test_a_test_worker_is_no_such_memory() -> None:
+def test_a_test_worker_reports_no_lost_messages() -> None:
     program = """
     with app.testing() as worker:
         transfer.send(1)

@@ -50,7 +50,7 @@ def test_calling_a_task_calls_the_function() -> None:
     assert told == ["ship", "Ships it.", __name__]
 
 
-def test_arguments_come_back_as_their_annotations_say() -> None:
+def test_arguments_are_decoded_by_their_annotations() -> None:
     order = Order(3, dt.date(2026, 1, 2))
     read = envelope.read(sent(ship, order, "a", "b", rush=True, weight=1.5))
     call = ship.types.decode(read)
@@ -58,7 +58,7 @@ def test_arguments_come_back_as_their_annotations_say() -> None:
     assert call == envelope.Call((order, "a", "b"), {"rush": True, "weight": 1.5})
 
 
-def test_an_envelope_is_a_map_that_any_language_can_write() -> None:
+def test_an_envelope_is_a_plain_msgpack_map() -> None:
     data = msgspec.msgpack.encode({"v": 1, "task": "wait", "args": [2.5]})
     assert wait.types.decode(envelope.read(data)).args == (2.5,)
 
@@ -76,13 +76,13 @@ def test_an_argument_that_cannot_be_encoded_is_named() -> None:
         (msgspec.msgpack.encode([1, 2]), "not a call of a task"),
     ],
 )
-def test_what_is_no_envelope_is_refused(data: bytes, text: str) -> None:
+def test_a_payload_that_is_not_an_envelope_is_refused(data: bytes, text: str) -> None:
     with pytest.raises(PayloadError, match=text):
         envelope.read(data)
 
 
 @pytest.mark.parametrize("more", [{"task": "wait"}, {"calls": []}])
-def test_one_of_a_later_version_is_for_a_newer_worker(more: dict[str, Any]) -> None:
+def test_an_envelope_of_a_later_version_is_left_to_newer_workers(more: dict[str, Any]) -> None:
     with pytest.raises(UnknownVersion, match="of version 2"):
         envelope.read(msgspec.msgpack.encode({"v": 2, **more}))
 
@@ -110,7 +110,7 @@ def test_more_arguments_than_the_function_takes_are_refused() -> None:
         wait.types.decode(envelope.read(data))
 
 
-def test_options_leave_the_task_as_it_was() -> None:
+def test_options_do_not_change_the_task() -> None:
     later = ship.options(delay=dt.timedelta(minutes=1), priority=3, dedup="d").options(timeout=2)
     assert later._options == {"delay": 60.0, "priority": 3, "dedup": "d"} and later._timeout == 2.0
     assert ship._options == {} and ship._timeout is None
@@ -122,7 +122,7 @@ def test_a_task_is_pickled_and_copied_by_its_name() -> None:
     assert copy.deepcopy(ship) is ship
 
 
-def test_two_tasks_of_one_name_are_refused() -> None:
+def test_two_tasks_with_the_same_name_are_refused() -> None:
     with pytest.raises(ValueError, match=r"'ship' is already the name of .*\.ship\(\); give one"):
         app.task(name="ship")(wait.function)
 
@@ -161,7 +161,7 @@ def test_a_task_without_options_needs_no_parentheses() -> None:
         other.task(cast(Any, "plain"))
 
 
-def test_what_is_no_function_is_no_task() -> None:
+def test_only_a_function_can_be_a_task() -> None:
     def generator() -> Any:
         yield 1
 
@@ -176,7 +176,7 @@ def test_what_is_no_function_is_no_task() -> None:
         App().task()(lambda: None)
 
 
-def test_nothing_is_connected_before_the_first_send() -> None:
+def test_an_app_connects_at_the_first_send() -> None:
     other = App("redis://127.0.0.1:1/0")
     other.task()(wait.function)
     assert other._client is None
@@ -193,7 +193,7 @@ def test_a_wrong_app_is_refused() -> None:
         App(send_timeout=-1)
 
 
-def test_the_retry_policy_of_app_and_task_goes_with_the_put_where_one_was_given() -> None:
+def test_a_retry_policy_given_to_app_or_task_is_sent_with_the_put() -> None:
     def f() -> None: ...
 
     def retry_of(app: App, **options: Any) -> Retry | None:
@@ -207,7 +207,7 @@ def test_the_retry_policy_of_app_and_task_goes_with_the_put_where_one_was_given(
     assert retry_of(App(), retry=tasks) is tasks
 
 
-def test_a_job_of_a_task_without_results_says_so() -> None:
+def test_the_result_of_a_task_without_results_raises() -> None:
     from interlock.app.job import Job
 
     job: Job[str] = Job(app, "default", "wait", wait.types, 5, False, False)

@@ -66,7 +66,7 @@ def worker() -> Iterator[TestWorker]:
         yield entered
 
 
-def test_what_is_sent_is_handled_with_its_arguments_encoded_and_decoded(worker: TestWorker) -> None:
+def test_a_sent_message_is_handled_with_encoded_and_decoded_arguments(worker: TestWorker) -> None:
     order = Order(3)
     job = ship.send(order, note="x")
     assert worker.run_until_idle() == 1
@@ -90,7 +90,9 @@ def test_a_coroutine_function_is_awaited_with_or_without_a_running_loop(worker: 
     assert seen == [(1, 1), (2, 1)]
 
 
-def test_what_a_handler_raises_is_raised_once_its_message_is_settled(worker: TestWorker) -> None:
+def test_an_exception_of_a_handler_is_raised_after_its_message_is_settled(
+    worker: TestWorker,
+) -> None:
     broken.send()
     with pytest.raises(ValueError, match="no"):
         worker.run_until_idle()
@@ -104,7 +106,7 @@ def test_what_a_handler_raises_is_raised_once_its_message_is_settled(worker: Tes
     assert (letter.task, letter.attempt, letter.error) == ("broken", 2, "ValueError: no")
 
 
-def test_steering_is_no_error(worker: TestWorker) -> None:
+def test_a_steering_exception_is_not_raised(worker: TestWorker) -> None:
     steers.send("later")
     steers.send("reject")
     assert worker.run_until_idle() == 2
@@ -114,29 +116,27 @@ def test_steering_is_no_error(worker: TestWorker) -> None:
     assert seen == ["later"]
 
 
-def test_what_a_handler_sends_is_handled_too_on_all_queues(worker: TestWorker) -> None:
+def test_messages_sent_by_a_handler_are_handled_on_all_queues(worker: TestWorker) -> None:
     follows.send(3)
     assert worker.run_until_idle() == 4
     assert [call.args for call in worker.acked] == [(3,), (2,), (1,), (0,)]
 
 
-def test_what_is_delayed_waits_for_the_clock(worker: TestWorker) -> None:
+def test_a_delayed_message_waits_until_the_clock_is_advanced(worker: TestWorker) -> None:
     ship.options(delay=60).send(Order(1))
     assert worker.run_until_idle() == 0
     worker.advance(60)
     assert worker.run_until_idle() == 1
 
 
-def test_a_known_send_is_not_told_twice(worker: TestWorker) -> None:
+def test_a_deduplicated_send_is_listed_once(worker: TestWorker) -> None:
     assert not ship.options(dedup="d").send(Order(1)).known
     assert ship.options(dedup="d").send(Order(1)).known
     assert len(worker.sent) == 1
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_shuffled_run_keeps_the_order_of_each_key_and_no_other(
-    worker: TestWorker, seed: int
-) -> None:
+def test_a_shuffled_run_keeps_only_the_order_of_each_key(worker: TestWorker, seed: int) -> None:
     for number in range(20):
         ship.send(Order(number % 4), str(number))
     worker.shuffle(seed).run_until_idle()
@@ -158,7 +158,7 @@ def test_a_seed_repeats_its_order() -> None:
     assert order(1) == order(1) != order(2)
 
 
-def test_afterwards_sends_go_where_they_went_before() -> None:
+def test_after_a_test_sends_go_to_the_original_engine() -> None:
     before = app._client
     with app.testing():
         assert app._client is not before
@@ -168,7 +168,7 @@ def test_afterwards_sends_go_where_they_went_before() -> None:
         assert worker.sent == [] and worker.run_until_idle() == 0
 
 
-def test_it_must_be_entered() -> None:
+def test_a_test_worker_must_be_entered() -> None:
     worker = app.testing()
     with pytest.raises(RuntimeError, match="enter it first"):
         worker.run_until_idle()
@@ -192,7 +192,7 @@ def test_it(interlock_testing, interlock_clock):
 """
 
 
-def test_its_fixture_is_found_by_pytest(tmp_path: Path) -> None:
+def test_the_pytest_fixture_is_found(tmp_path: Path) -> None:
     (tmp_path / "test_program.py").write_text(PROGRAM)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly"]
     if not entry_points(group="pytest11", name="interlock"):
@@ -202,7 +202,7 @@ def test_its_fixture_is_found_by_pytest(tmp_path: Path) -> None:
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_pytest_s_start_loads_little_for_it() -> None:
+def test_the_pytest_plugin_loads_few_modules() -> None:
     program = "import interlock.testing.plugin, sys; print(*sys.modules)"
     command = [sys.executable, "-c", program]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)

@@ -50,7 +50,7 @@ def ticks(schedule: Any, begin: float, count: int) -> list[str]:
         ("0 0 31 * *", "2026-04-01T00:00", ["31 00:00+0200", "31 00:00+0200", "31 00:00+0200"]),
     ],
 )  # fmt: skip
-def test_a_cron_expression_goes_by_the_clock_of_its_zone(
+def test_a_cron_expression_uses_the_local_time_of_its_zone(
     expression: str, from_: str, expected: list[str]
 ) -> None:
     schedule = Cron(expression, "Europe/Berlin")
@@ -65,7 +65,7 @@ def test_ticks_rise_where_the_clock_goes_back() -> None:
 
 
 @pytest.mark.parametrize("expression", ["* * * * *", "*/7 3 * * *", "30 2 * * *", "0 4 29 2 *"])
-def test_what_is_missed_is_what_would_have_come(expression: str) -> None:
+def test_missed_ticks_equal_the_ticks_the_schedule_lists(expression: str) -> None:
     schedule = Cron(expression, "Europe/Berlin")
     chosen = random.Random(SEED)
     for _ in range(5):
@@ -84,7 +84,7 @@ def test_what_is_missed_is_what_would_have_come(expression: str) -> None:
     ("period", "seconds"),
     [("15m", 900), ("1h30m", 5400), ("1d", 86400), (10, 10), (dt.timedelta(minutes=2), 120)],
 )
-def test_every_is_counted_from_1970(period: Any, seconds: int) -> None:
+def test_ticks_of_an_interval_are_multiples_since_1970(period: Any, seconds: int) -> None:
     schedule = Every(period)
     begin = START.timestamp() + 1
     tick = schedule.after(begin)
@@ -120,7 +120,7 @@ def test_every_is_counted_from_1970(period: Any, seconds: int) -> None:
         (lambda app: app.every(True), "period is bool; allowed: seconds"),
     ],
 )
-def test_what_cannot_be_is_refused_at_the_declaration(declare: Any, error: str) -> None:
+def test_an_invalid_schedule_is_refused_at_the_declaration(declare: Any, error: str) -> None:
     with pytest.raises((TypeError, ValueError), match=error):
         declare(App("memory://"))
 
@@ -213,7 +213,9 @@ def test_missed_ticks_are_made_up_for_by_the_policy(
         assert len(shop.seen) == len(expected) + 1, "the next tick comes as ever"
 
 
-def test_so_many_missed_ticks_are_cut_and_that_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_more_missed_ticks_than_the_limit_are_dropped_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     shop = Shop("1m", missed="all", args=lambda when: [when.isoformat()])
     with shop.app.testing(start=START) as worker:
         worker.clock.advance(1500 * 60)
@@ -226,7 +228,7 @@ def test_so_many_missed_ticks_are_cut_and_that_is_told(caplog: pytest.LogCapture
 
 @pytest.mark.parametrize("step", ["_send", "_put", "_settle"])
 @pytest.mark.parametrize("after", [False, True])
-def test_a_worker_that_dies_between_two_steps_sends_nothing_twice(
+def test_a_worker_that_dies_between_two_steps_sends_no_tick_twice(
     shop: Shop, step: str, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Died(Exception):
@@ -305,7 +307,7 @@ def test_two_releases_side_by_side_send_a_common_tick_once(
     assert sorted(old.seen) == hours
 
 
-def test_the_timers_of_a_release_end_with_its_last_worker(
+def test_timers_of_a_release_are_removed_with_its_last_worker(
     releases: tuple[Shop, Shop, TestWorker], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "interlock.timetable")
@@ -329,7 +331,7 @@ def test_the_timers_of_a_release_end_with_its_last_worker(
     assert [call.args for call in worker.acked] == [("23 15:00",)]
 
 
-def test_an_engine_that_came_back_empty_gets_its_timers_again(shop: Shop) -> None:
+def test_an_emptied_engine_gets_its_timers_again(shop: Shop) -> None:
     with shop.app.testing(start=START) as worker:
         (keeper,) = keepers(shop.app, worker)
         keeper.queue.drop(force=True)
@@ -341,7 +343,9 @@ def test_an_engine_that_came_back_empty_gets_its_timers_again(shop: Shop) -> Non
 
 @pytest.mark.parametrize("tick", [10**18, -(10**18), 2**70, 253402300800, -1])
 @pytest.mark.parametrize("field", ["tick", "last"])
-def test_a_timer_of_no_year_goes_and_holds_nothing_up(shop: Shop, tick: int, field: str) -> None:
+def test_a_timer_with_an_impossible_date_is_dropped_and_blocks_nothing(
+    shop: Shop, tick: int, field: str
+) -> None:
     with shop.app.testing(start=START) as worker:
         (keeper,) = keepers(shop.app, worker)
         (pending,) = keeper.pending()
@@ -355,7 +359,7 @@ def test_a_timer_of_no_year_goes_and_holds_nothing_up(shop: Shop, tick: int, fie
         assert len(shop.seen) == 1
 
 
-def test_a_paused_timetable_waits_and_misses(shop: Shop) -> None:
+def test_ticks_of_a_paused_timetable_are_missed(shop: Shop) -> None:
     with shop.app.testing(start=START) as worker:
         queue = shop.app._queue(timers.queue_name("default"))
         queue.pause("look")
@@ -372,7 +376,7 @@ def test_a_paused_timetable_waits_and_misses(shop: Shop) -> None:
         keeper.plan()  # it cannot know the time, and does not hang
 
 
-def test_a_full_queue_keeps_the_tick(shop: Shop) -> None:
+def test_a_tick_for_a_full_queue_is_sent_later(shop: Shop) -> None:
     shop.app.send_timeout = 0.01
     with shop.app.testing(start=START) as worker:
         queue = shop.app._open("default", maxsize=1)
@@ -386,7 +390,9 @@ def test_a_full_queue_keeps_the_tick(shop: Shop) -> None:
         assert shop.seen == ["23 13:00"]
 
 
-def test_what_a_program_raises_costs_that_tick_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_of_a_timetable_s_callable_skips_only_that_tick(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def args(when: dt.datetime) -> list[str]:
         if when.hour == 13:
             raise LookupError("no day")

@@ -42,7 +42,7 @@ def figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return figures
 
 
-def test_of_runs_of_one_day_the_later_is_shown(
+def test_the_later_of_two_runs_on_one_day_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figures: Any
 ) -> None:
     write(tmp_path, "2026-11-21-amd", "2026-11-21T23:00:00+00:00", "Hub: journal", 7)

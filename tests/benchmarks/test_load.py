@@ -44,7 +44,7 @@ def server() -> Iterator[Server]:
     ],
     ids=["nobody", "fan-out", "window", "patterns"],
 )
-def test_every_delivery_of_a_closed_load_comes_once_and_in_order(
+def test_a_closed_load_receives_each_delivery_once_and_in_order(
     server: Server, options: dict[str, float]
 ) -> None:
     receivers = options.get("subscribers", 1 if "patterns" in options else 0)
@@ -84,7 +84,7 @@ def test_idle_connections_and_a_paused_subscriber_cost_memory(server: Server) ->
     ],
     ids=["another count", "an error", "nothing"],
 )
-def test_a_server_that_answers_wrongly_is_no_figure(
+def test_a_wrong_answer_of_a_server_fails_the_run(
     server: Server, answers: bytes, complaint: str
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:

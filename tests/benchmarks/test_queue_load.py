@@ -73,7 +73,7 @@ def server() -> Iterator[Server]:
     ids=["many keys", "few keys", "one key"],
 )
 @pytest.mark.share(2)
-def test_every_message_of_a_closed_load_comes_once_and_in_order(
+def test_a_closed_load_receives_each_message_once_and_in_order(
     side: Side, options: dict[str, float]
 ) -> None:
     if side.name == "lists":
@@ -107,7 +107,7 @@ def test_each_level_of_pending_messages_has_its_figures(server: Server) -> None:
     [("none", 0, 0), ("lost", 1, 0), ("refused", 2, 0), ("twice", 0, 1), ("swapped", 0, 1),
      ("beside", 0, 1)],
 )  # fmt: skip
-def test_what_a_server_does_wrong_is_counted(
+def test_violations_of_a_server_are_counted(
     server: Server, fault: str, lost: int, misordered: int
 ) -> None:
     with wrong_server(fault) as port:
@@ -123,9 +123,7 @@ def test_what_a_server_does_wrong_is_counted(
     ("fault", "complaint"),
     [("payload", "a payload"), ("key", "other keys"), ("attempt", "attempt"), ("error", "OOM")],
 )
-def test_what_is_no_message_that_was_put_is_no_figure(
-    server: Server, fault: str, complaint: str
-) -> None:
+def test_an_unknown_message_fails_the_run(server: Server, fault: str, complaint: str) -> None:
     options = SHORT | {"clients": 1, "keys": 1, "each": 1}
     with wrong_server(fault) as port, pytest.raises(RuntimeError, match=complaint):
         load.run("queue-interlock", Server(server.pid, port), options, None)

@@ -32,7 +32,7 @@ def run(folder: Path, enqueue: str = "pass", work: str = "pass") -> Sample:
     return race.run([sys.executable, str(program)], {}, "redis://nowhere", 101)
 
 
-def test_time_is_from_the_first_to_the_last_and_what_was_not_handled_is_lost(
+def test_time_counts_from_first_to_last_and_unhandled_messages_as_lost(
     tmp_path: Path,
 ) -> None:
     sample = run(tmp_path)

@@ -36,7 +36,7 @@ def test_every_row_is_described() -> None:
     assert missing == []
 
 
-def test_every_row_that_is_described_is_there() -> None:
+def test_every_described_row_exists() -> None:
     names = [row.name for row in ROWS]
     gone = [one for one in patterns() if not any(fnmatchcase(name, one) for name in names)]
     assert gone == []

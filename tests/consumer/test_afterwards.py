@@ -25,7 +25,7 @@ for number in range(20):
 """
 
 
-def test_all_is_done_in_order_and_when_it_is_drained() -> None:
+def test_deferred_work_runs_in_order_and_drain_waits_for_it() -> None:
     done: list[int] = []
     later = Afterwards("later")
     for number in range(500):
@@ -34,7 +34,7 @@ def test_all_is_done_in_order_and_when_it_is_drained() -> None:
     assert done == list(range(500))
 
 
-def test_what_is_too_much_is_done_by_who_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_beyond_the_limit_runs_on_the_caller_s_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(afterwards, "MOST_WAITING", 3)
     gate, threads = threading.Event(), []
     later = Afterwards("later")
@@ -49,7 +49,7 @@ def test_what_is_too_much_is_done_by_who_has_it(monkeypatch: pytest.MonkeyPatch)
     assert len(threads) == 10
 
 
-def test_what_raises_keeps_nothing_from_being_done(caplog: pytest.LogCaptureFixture) -> None:
+def test_work_that_raises_does_not_stop_later_work(caplog: pytest.LogCaptureFixture) -> None:
     done: list[int] = []
     later = Afterwards("later")
     later.do(lambda: done.append(1 // 0))
@@ -60,7 +60,7 @@ def test_what_raises_keeps_nothing_from_being_done(caplog: pytest.LogCaptureFixt
     assert record.getMessage() == "a call scheduled for after a message was handled raised"
 
 
-def test_what_is_left_at_the_end_of_the_program_is_done() -> None:
+def test_remaining_work_runs_at_interpreter_exit() -> None:
     program = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60
     )

@@ -28,7 +28,7 @@ def drained(q: KeyedQueue[Any]) -> None:
     q.join(PATIENCE)
 
 
-def test_it_handles_everything_in_order_per_key() -> None:
+def test_consume_handles_every_message_in_order_per_key() -> None:
     q = KeyedQueue[tuple[int, int]](keys=lambda payload: payload[0])
     seen: dict[int, list[int]] = {lane: [] for lane in range(5)}
 
@@ -44,7 +44,7 @@ def test_it_handles_everything_in_order_per_key() -> None:
     assert q.stats().acks == 200
 
 
-def test_shutdown_of_the_queue_ends_it() -> None:
+def test_shutting_down_the_queue_ends_consume() -> None:
     q = KeyedQueue[int]()
     consumer = q.consume(lambda payload: None, threads=3)
     q.put(1)
@@ -53,7 +53,7 @@ def test_shutdown_of_the_queue_ends_it() -> None:
     assert q.stats().acks == 1
 
 
-def test_stop_lets_handlers_finish_and_takes_no_more() -> None:
+def test_stop_lets_handlers_finish_and_leases_no_more() -> None:
     q = KeyedQueue[int]()
     entered, go_on = threading.Event(), threading.Event()
 
@@ -100,7 +100,7 @@ def test_a_handler_may_stop_its_own_consumer() -> None:
     assert q.stats().acks == 1
 
 
-def test_what_a_handler_raises_is_logged_and_the_message_comes_again(
+def test_an_exception_of_a_handler_is_logged_and_the_message_redelivered(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     q = KeyedQueue[str](retry=Retry(attempts=3, first=0), name="orders")
@@ -145,7 +145,7 @@ def test_a_handler_that_raises_base_exception_ends_no_thread(error: BaseExceptio
     assert seen == [1, 1, 2]
 
 
-def test_what_is_not_retried_is_given_up() -> None:
+def test_an_exception_that_is_not_retried_makes_a_dead_letter() -> None:
     q = KeyedQueue[int](retry=Retry(on=(OSError,), first=0, attempts=5))
     seen: list[int] = []
 
@@ -160,7 +160,7 @@ def test_what_is_not_retried_is_given_up() -> None:
     assert q.dead_letters()[0].error == "ValueError"
 
 
-def test_what_is_not_retried_closes_its_lanes_if_the_policy_says_hold() -> None:
+def test_an_exception_that_is_not_retried_holds_the_message_if_the_policy_says_so() -> None:
     q = KeyedQueue[int](retry=Retry(on=(OSError,), then="hold"))
 
     def handle(payload: int) -> None:
@@ -176,7 +176,7 @@ def test_what_is_not_retried_closes_its_lanes_if_the_policy_says_hold() -> None:
         drained(q)
 
 
-def test_a_handler_steers() -> None:
+def test_a_handler_settles_its_message_by_a_steering_exception() -> None:
     clock = ManualClock()
     q = KeyedQueue[str](retry=AT_ONCE, clock=clock)
     seen: list[str] = []
@@ -216,7 +216,7 @@ def test_a_lease_that_is_lost_while_its_handler_runs_is_not_settled_by_it() -> N
     assert q.stats().acks == 1
 
 
-def test_a_handler_that_never_returns_loses_its_lease_and_is_shown(
+def test_a_handler_that_never_returns_loses_its_lease_and_is_listed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     q = KeyedQueue[int](retry=AT_ONCE)
@@ -250,7 +250,7 @@ def test_a_handler_that_is_quick_keeps_its_lease() -> None:
     assert (stats.acks, stats.revoked) == (100, 0)
 
 
-def test_kinds_reserve_threads() -> None:
+def test_threads_can_be_reserved_for_kinds() -> None:
     q = KeyedQueue[str]()
     go_on = threading.Event()
     names: dict[str, str] = {}
@@ -282,7 +282,7 @@ def no_log() -> Iterator[None]:
 
 @pytest.mark.parametrize("raises", [False, True])
 @pytest.mark.usefixtures("no_log")
-def test_it_does_not_hold_the_last_message_while_it_waits(raises: bool) -> None:
+def test_an_idle_consumer_keeps_no_reference_to_the_last_message(raises: bool) -> None:
     class Payload:
         pass
 
@@ -302,7 +302,7 @@ def test_it_does_not_hold_the_last_message_while_it_waits(raises: bool) -> None:
         assert reference() is None
 
 
-def test_a_consumer_and_a_queue_that_nobody_knows_end() -> None:
+def test_an_unreferenced_consumer_and_queue_end() -> None:
     q = KeyedQueue[int]()
     q.consume(lambda payload: None)
     reference = weakref.ref(q)
@@ -318,7 +318,7 @@ def test_a_consumer_and_a_queue_that_nobody_knows_end() -> None:
 
 
 @pytest.mark.parametrize("timeout", [None, 60])
-def test_a_consumer_of_which_not_all_threads_start_leaves_none_running(
+def test_a_consumer_that_cannot_start_all_threads_leaves_none_running(
     monkeypatch: pytest.MonkeyPatch, timeout: float | None
 ) -> None:
     begun: list[threading.Thread] = []
@@ -382,7 +382,7 @@ def test_the_signature_is_checked() -> None:
     assert set(threading.enumerate()) <= before
 
 
-def test_a_handler_that_puts_more_than_there_is_room_for_is_told() -> None:
+def test_a_handler_that_puts_into_its_full_queue_gets_would_deadlock() -> None:
     q = KeyedQueue[int](1, retry=Retry(attempts=1))
 
     def handle(payload: int) -> None:
@@ -396,7 +396,7 @@ def test_a_handler_that_puts_more_than_there_is_room_for_is_told() -> None:
 
 
 @pytest.mark.usefixtures("no_log")
-def test_an_exception_of_the_handler_is_let_go() -> None:
+def test_an_exception_of_the_handler_is_released() -> None:
     class Holder(Exception):
         pass
 

@@ -25,7 +25,7 @@ async def consuming(
     return task
 
 
-def test_it_handles_everything_and_ends_with_the_queue() -> None:
+def test_asyncio_consume_handles_every_message_and_ends_with_the_queue() -> None:
     async def main() -> None:
         q = KeyedQueue[tuple[int, int]](keys=lambda payload: payload[0])
         seen: dict[int, list[int]] = {lane: [] for lane in range(5)}
@@ -52,7 +52,7 @@ def test_it_handles_everything_and_ends_with_the_queue() -> None:
     run(main())
 
 
-def test_what_a_handler_raises_is_logged_and_the_message_comes_again(
+def test_an_exception_of_a_handler_is_logged_and_the_message_redelivered(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -78,7 +78,7 @@ def test_what_a_handler_raises_is_logged_and_the_message_comes_again(
     assert vars(records[0])["keys"] == ["a"]
 
 
-def test_a_handler_steers() -> None:
+def test_a_handler_settles_its_message_by_a_steering_exception() -> None:
     async def main() -> None:
         clock = ManualClock()
         q = KeyedQueue[str](retry=AT_ONCE, clock=clock)
@@ -106,7 +106,7 @@ def test_a_handler_steers() -> None:
     run(main())
 
 
-def test_cancelling_it_gives_back_what_it_handles() -> None:
+def test_cancelling_a_consumer_returns_its_messages() -> None:
     async def main() -> None:
         q = KeyedQueue[int](retry=AT_ONCE)
         entered = asyncio.Event()
@@ -132,7 +132,7 @@ def test_cancelling_it_gives_back_what_it_handles() -> None:
     run(main())
 
 
-def test_consumers_that_are_cancelled_again_and_again_make_no_dead_letter() -> None:
+def test_repeatedly_cancelled_consumers_use_up_no_attempts() -> None:
     async def main() -> None:
         q = KeyedQueue[int](retry=Retry(attempts=2, first=0))
         entered = asyncio.Event()
@@ -155,7 +155,7 @@ def test_consumers_that_are_cancelled_again_and_again_make_no_dead_letter() -> N
 
 
 @pytest.mark.parametrize("raises", [False, True])
-def test_a_handler_that_keeps_a_cancellation_to_itself_does_not_keep_its_consumer_from_ending(
+def test_a_handler_that_swallows_a_cancellation_does_not_keep_its_consumer_running(
     raises: bool,
 ) -> None:
     async def main() -> None:
@@ -183,7 +183,7 @@ def test_a_handler_that_keeps_a_cancellation_to_itself_does_not_keep_its_consume
     run(main())
 
 
-def test_a_handler_that_raises_cancelled_error_of_its_own_goes_on() -> None:
+def test_a_cancelled_error_raised_by_a_handler_does_not_end_the_consumer() -> None:
     async def main() -> None:
         q = KeyedQueue[int](retry=AT_ONCE)
         seen: list[int] = []
@@ -206,7 +206,7 @@ def test_a_handler_that_raises_cancelled_error_of_its_own_goes_on() -> None:
 
 
 @pytest.mark.parametrize("error", ["SystemExit", "KeyboardInterrupt"])
-def test_what_ends_the_program_ends_the_loop_and_gives_back(error: str) -> None:
+def test_an_exception_that_ends_the_program_ends_the_loop_and_returns_messages(error: str) -> None:
     done = python(f"""
 import asyncio, logging
 from interlock import KeyedQueue, Retry
@@ -228,7 +228,7 @@ except {error}:
     assert "acks=1, retries=1" in done.stdout, done.stderr
 
 
-def test_a_handler_that_never_returns_loses_its_lease_and_is_shown(
+def test_a_handler_that_never_returns_loses_its_lease_and_is_listed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -281,7 +281,7 @@ def test_a_handler_that_awaits_nothing_lets_the_loop_run() -> None:
     run(main())
 
 
-def test_a_put_that_only_its_own_handler_could_make_room_for() -> None:
+def test_a_put_that_only_its_own_handler_could_make_room_for_raises() -> None:
     async def main() -> None:
         q = KeyedQueue[int](1, retry=Retry(attempts=1))
         seen: list[str] = []
@@ -302,7 +302,7 @@ def test_a_put_that_only_its_own_handler_could_make_room_for() -> None:
     run(main())
 
 
-def test_a_put_that_another_handler_makes_room_for() -> None:
+def test_a_put_that_another_handler_makes_room_for_waits() -> None:
     async def main() -> None:
         q = KeyedQueue[str](2, retry=Retry(attempts=1))
         putting = asyncio.Event()
@@ -326,7 +326,7 @@ def test_a_put_that_another_handler_makes_room_for() -> None:
     run(main())
 
 
-def test_it_does_not_hold_the_last_message_while_it_waits() -> None:
+def test_an_idle_consumer_keeps_no_reference_to_the_last_message() -> None:
     class Payload:
         pass
 
@@ -383,7 +383,7 @@ def consumed(queue: KeyedQueue[Any], handler: Any, **options: Any) -> None:
 @pytest.mark.parametrize(
     "error", [ValueError("no"), BaseException("worse"), RetryAfter(0), asyncio.CancelledError()]
 )
-def test_whatever_a_handler_raises_its_message_comes_again_in_its_place(
+def test_a_message_is_redelivered_in_its_position_whatever_its_handler_raises(
     error: BaseException,
 ) -> None:
     q = KeyedQueue[int](retry=AT_ONCE)
@@ -401,7 +401,7 @@ def test_whatever_a_handler_raises_its_message_comes_again_in_its_place(
     assert seen == [(1, 1), (2, 1), (2, 2), (3, 1)]
 
 
-def test_a_loop_that_ends_with_a_consumer_that_waits_leaves_the_queue_usable() -> None:
+def test_a_loop_closed_with_a_waiting_consumer_leaves_the_queue_usable() -> None:
     q = KeyedQueue[int]()
 
     async def main() -> None:

@@ -22,7 +22,7 @@ def gone(name: str) -> bool:
 
 
 @by_instructions
-def test_ctrl_c_at_any_point_of_its_beginning_leaves_no_thread() -> None:
+def test_ctrl_c_at_any_point_of_starting_a_consumer_leaves_no_thread() -> None:
     at = 0
     going_on = True
     while going_on:
@@ -39,7 +39,7 @@ def test_ctrl_c_at_any_point_of_its_beginning_leaves_no_thread() -> None:
 
 
 @by_instructions
-def test_ctrl_c_at_any_point_of_its_stop_leaves_no_thread_asleep() -> None:
+def test_ctrl_c_at_any_point_of_stopping_a_consumer_leaves_no_thread_asleep() -> None:
     at = 0
     going_on = True
     while going_on:

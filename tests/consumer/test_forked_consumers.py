@@ -49,7 +49,7 @@ PROGRAM = """
 @pytest.mark.parametrize("timeout", [None, 30])
 @pytest.mark.parametrize("face", ["threads", "asyncio"])
 @pytest.mark.parametrize("where", ["here", "engine"])
-def test_the_child_ends_there_and_the_message_goes_as_the_parent_does(
+def test_a_child_forked_in_a_handler_exits_there_and_the_parent_settles_the_message(
     where: str, face: str, timeout: float | None
 ) -> None:
     values = f"WHERE, FACE, TIMEOUT = {where!r}, {face!r}, {timeout}"

@@ -32,7 +32,7 @@ def put_all(queue: KeyedQueue[str]) -> None:
         queue.put(name, keys=name)
 
 
-def test_a_lease_entered_is_settled_and_its_exception_goes_on() -> None:
+def test_a_lease_block_settles_and_reraises_any_exception() -> None:
     queue = KeyedQueue[str](retry=POLICY)
     put_all(queue)
     while queue.stats().ready:
@@ -45,7 +45,7 @@ def test_a_lease_entered_is_settled_and_its_exception_goes_on() -> None:
 
 
 @pytest.mark.parametrize("timeout", [None, 1000.0])
-def test_consume_settles_it_and_all_its_threads_go_on(timeout: float | None) -> None:
+def test_consume_settles_any_exception_and_its_threads_continue(timeout: float | None) -> None:
     queue = KeyedQueue[str](retry=POLICY)
     consumer = queue.consume(throw, threads=2, timeout=timeout)
     put_all(queue)
@@ -57,7 +57,7 @@ def test_consume_settles_it_and_all_its_threads_go_on(timeout: float | None) -> 
     assert consumer.stop(PATIENCE)
 
 
-def test_the_asyncio_consumer_settles_it_and_goes_on_where_the_loop_does() -> None:
+def test_asyncio_consume_settles_any_exception_and_continues_unless_the_loop_ends() -> None:
     queue = KeyedQueue[str](retry=POLICY)
 
     async def main() -> None:
@@ -83,7 +83,7 @@ def test_the_asyncio_consumer_settles_it_and_goes_on_where_the_loop_does() -> No
 
 
 @pytest.mark.parametrize("retry", [None, POLICY], ids=["once", "retried"])
-def test_an_executor_ends_its_future_with_it(retry: Retry | None) -> None:
+def test_an_executor_puts_any_exception_into_the_future(retry: Retry | None) -> None:
     with KeyedExecutor(2, retry=retry) as executor:
         # Some wish for an attempt at a time that does not come.
         names = [name for name in RAISED if retry is None or RAISED[name].attempts]
@@ -95,7 +95,7 @@ def test_an_executor_ends_its_future_with_it(retry: Retry | None) -> None:
         until(lambda: executor.queue.stats().unsettled == 0)
 
 
-def test_an_executor_on_a_pool_of_threads_ends_its_future_with_it() -> None:
+def test_an_executor_on_a_thread_pool_puts_any_exception_into_the_future() -> None:
     with futures.ThreadPoolExecutor(2) as pool, KeyedExecutor(2, pool=pool, retry=POLICY) as keyed:
         names = [name for name in RAISED if RAISED[name].attempts]
         calls = {name: keyed.submit_keyed(name, throw, name) for name in names}
@@ -109,7 +109,7 @@ def test_an_executor_on_a_pool_of_threads_ends_its_future_with_it() -> None:
         until(lambda: keyed.queue.stats().unsettled == 0)
 
 
-def test_an_executor_on_a_pool_of_processes_ends_its_future_whatever_crosses_over() -> None:
+def test_an_executor_on_a_process_pool_completes_the_future_for_any_exception() -> None:
     # One that cannot be made again out of what was pickled breaks the pool: it is the last.
     names = sorted(RAISED, key=lambda name: name == "not made again")
     spawning = multiprocessing.get_context("spawn")
@@ -147,7 +147,7 @@ def test_a_task_group_settles_what_it_ran(name: str) -> None:
     assert queues[0].stats().unsettled == 0
 
 
-def test_a_policy_that_names_others_gives_it_up_at_once() -> None:
+def test_an_exception_not_in_the_policy_makes_a_dead_letter_at_once() -> None:
     queue = KeyedQueue[str](retry=Retry(2, first=0, on=(LookupError,)))
     consumer = queue.consume(throw, threads=2)
     put_all(queue)

@@ -90,5 +90,5 @@ def test_redis(case: Case, face: Face, server: redis.Redis) -> None:
         pytest.skip(str(reason))
 
 
-def test_no_capability_is_of_a_case_that_is_not_there() -> None:
+def test_every_excluded_case_exists() -> None:
     assert ON_REDIS.keys() - {26, *range(1, 26)} <= {case.name for case in cases()}

@@ -60,7 +60,7 @@ class Shell:
 
 
 @pytest.mark.watchdog(150)
-def test_what_the_tutorial_says_is_what_two_data_centres_print(tmp_path: Path) -> None:
+def test_the_output_in_the_tutorial_is_that_of_two_real_data_centres(tmp_path: Path) -> None:
     needed()
     needs_hub()
     program("redis-server"), program("redis-cli")
@@ -137,7 +137,7 @@ def steady(lines: list[str]) -> list[str]:
     return found
 
 
-def test_commands_that_the_script_does_not_know_are_named(tmp_path: Path) -> None:
+def test_an_unknown_command_in_the_tutorial_is_named(tmp_path: Path) -> None:
     if shutil.which("ip") is None:
         pytest.skip("no ip: install iproute2")
     for words, said in (

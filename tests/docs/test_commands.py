@@ -41,11 +41,11 @@ def unknown(text: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("where", TEXTS)
-def test_the_commands_that_are_named_exist(where: str) -> None:
+def test_documented_commands_exist(where: str) -> None:
     assert not list(unknown(TEXTS[where]))
 
 
-def test_a_command_that_does_not_exist_is_found() -> None:
+def test_a_documented_command_that_does_not_exist_is_reported() -> None:
     assert list(unknown("see `interlock queue dead`, not `interlock queue roots mail`")) == [
         "interlock queue dead"
     ]

@@ -14,7 +14,7 @@ NAMED = re.compile(r"(?:`(\w+)` and )?`(\w+)` in \[[^\]]*\]\(([^)#]+)\)")
 HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 
 
-def test_every_link_of_a_page_leads_somewhere() -> None:
+def test_every_link_of_a_page_has_a_target() -> None:
     assert PAGES
     dead = [
         f"{page.relative_to(ROOT)}: {link}"
@@ -25,7 +25,7 @@ def test_every_link_of_a_page_leads_somewhere() -> None:
     assert not dead
 
 
-def test_what_a_page_says_is_in_a_file_is_there() -> None:
+def test_names_that_a_page_places_in_a_file_are_defined_there() -> None:
     named = [(page, *found) for page in PAGES for found in NAMED.findall(page.read_text("utf-8"))]
     assert named
     missing = [

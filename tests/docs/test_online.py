@@ -61,7 +61,9 @@ def served(tmp_path: Path) -> Iterator[list[str]]:
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
-def test_a_user_is_seen_by_others_and_gets_messages(served: list[str], tmp_path: Path) -> None:
+def test_the_online_example_shows_presence_and_delivers_messages(
+    served: list[str], tmp_path: Path
+) -> None:
     here, there = served
     with opened(f"{here}/", tmp_path / "profile") as page:
         page.value("document.querySelector('#user').focus()")

@@ -29,7 +29,7 @@ TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MUL
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_the_snippets_of_a_page_run_and_print_what_it_says(
+def test_the_snippets_of_a_page_run_and_print_the_documented_output(
     program: Program, tmp_path: Path
 ) -> None:
     # Not the page's own name: a page called asyncio.md would be imported in asyncio's stead.

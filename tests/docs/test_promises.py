@@ -27,7 +27,7 @@ ALLOWED = {
 """The sentences that may say so, by page."""
 
 
-def test_no_page_puts_off_what_may_be_there_by_now() -> None:
+def test_no_page_announces_a_feature_for_later() -> None:
     found = []
     for page in PAGES:
         name = page.relative_to(ROOT).as_posix()

@@ -13,7 +13,7 @@ from interlock import Retry, connect
 from tests.docs.running import ROOT
 
 
-def test_an_event_that_was_half_done_counts_once(
+def test_an_event_whose_handler_died_halfway_counts_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(ROOT / "examples" / "push")

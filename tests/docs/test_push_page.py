@@ -14,7 +14,7 @@ from tests.replay.browser import CHROMIUM, Page, opened
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
-def test_a_user_goes_to_the_background_and_comes_back_at_another_gateway(
+def test_the_push_page_works_when_a_user_reconnects_at_another_gateway(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(ROOT / "examples" / "push")

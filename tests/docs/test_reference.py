@@ -193,7 +193,7 @@ SHOWN = documented()
 
 
 @pytest.mark.parametrize("path", script().PAGES, ids=lambda path: path.name)
-def test_a_page_made_from_declarations_is_what_they_say(path: Path) -> None:
+def test_a_generated_page_matches_its_declarations(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == script().PAGES[path](), "run scripts/reference.py"
 
 
@@ -210,19 +210,19 @@ def test_every_method_is_documented_with_every_parameter() -> None:
     assert shown == taken, "what docs/reference shows, and what there is"
 
 
-def test_everything_that_is_called_is_documented_with_every_parameter() -> None:
+def test_every_public_callable_is_documented_with_every_parameter() -> None:
     names = {*OTHERS, *CLASSES} - NOT_MADE
     taken = {name: parameters(OTHERS.get(name) or CLASSES[name]) for name in names}
     shown = {name: SHOWN[name] for name in names & SHOWN.keys()}
     assert shown == taken, "what docs/reference shows, and what there is"
 
 
-def test_nothing_is_documented_that_is_not_there() -> None:
+def test_nothing_is_documented_that_does_not_exist() -> None:
     gone = [name for name in SHOWN if name not in {*OTHERS, *CLASSES, *methods()}]
     assert not gone
 
 
-def test_every_public_name_stands_in_the_reference() -> None:
+def test_every_public_name_is_in_the_reference() -> None:
     assert not [name for name in interlock.__all__ if not re.search(rf"\b{name}\b", TEXT)]
 
 
@@ -253,14 +253,14 @@ def with_values(text: str) -> str:
     return r"[^`|\n]+?".join(map(re.escape, re.split(r"%[.\d]*[a-z]", text.strip())))
 
 
-def test_every_clause_of_the_suite_stands_in_the_contract() -> None:
+def test_every_clause_of_the_suite_is_in_the_contract() -> None:
     text = (REFERENCE / "contract.md").read_text(encoding="utf-8")
     numbers = [int(number) for number in re.findall(r"^### Clause (\d+):", text, re.MULTILINE)]
     assert numbers == list(range(1, 26))
     assert {case.clause for case in contract.cases()} <= {*numbers, contract.BAD_CALL}
 
 
-def test_what_nodes_say_to_each_other_is_documented() -> None:
+def test_messages_between_nodes_are_documented() -> None:
     text = (REFERENCE / "node.md").read_text(encoding="utf-8")
     named = {line.split(" ")[0] for line in HELP[1:]} | {"HELP"}
     assert named <= set(re.findall(r"^\| `NODE ([A-Z]+)", text, re.MULTILINE))

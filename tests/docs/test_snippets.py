@@ -42,7 +42,7 @@ def test_a_snippet_in_a_list_loses_its_indentation(tmp_path: Path) -> None:
     assert "1" in execute(tmp_path, "- item\n  ```python\n  if True:\n      print(1)\n  ```\n")
 
 
-def test_a_promised_exception_that_does_not_come_fails(tmp_path: Path) -> None:
+def test_a_snippet_whose_promised_exception_is_not_raised_fails(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="was to end in KeyError"):
         execute(tmp_path, "# T\n```python raises=KeyError\nx = 1\n```\n")
 
@@ -53,7 +53,7 @@ def test_a_promised_exception_is_no_failure_and_moves_no_line(tmp_path: Path) ->
         execute(tmp_path, text)
 
 
-def test_the_output_of_each_snippet_is_told_from_the_others(tmp_path: Path) -> None:
+def test_the_output_of_each_snippet_is_kept_separate(tmp_path: Path) -> None:
     text = (
         "# T\n```python\nprint('a')\n```\n```text output\na\n```\n"
         "```python\nprint('b')\n```\n```text output\nb\n```\n"
@@ -65,7 +65,7 @@ def test_the_output_of_each_snippet_is_told_from_the_others(tmp_path: Path) -> N
     assert printed == {2: "a\n", 8: "b\n"} == {b.line: b.output for b in program.blocks}
 
 
-def test_a_snippet_that_hangs_is_ended_with_its_stacks(tmp_path: Path) -> None:
+def test_a_snippet_that_hangs_is_killed_and_its_stacks_printed(tmp_path: Path) -> None:
     file = tmp_path / "hangs.py"
     file.write_text("import threading\nthreading.Event().wait()\n")
     with pytest.raises(AssertionError, match=r"took over(?s:.*)hangs.py"):
@@ -81,7 +81,7 @@ def test_a_snippet_that_hangs_is_ended_with_its_stacks(tmp_path: Path) -> None:
         ("```python\nx\n", "not closed"),
     ],
 )
-def test_a_mark_that_means_nothing_is_an_error(tmp_path: Path, text: str, message: str) -> None:
+def test_an_unknown_mark_is_an_error(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(PageError, match=message):
         blocks(page(tmp_path, text))
 
@@ -91,7 +91,7 @@ def test_a_snippet_that_is_not_run_must_still_be_python(tmp_path: Path) -> None:
         programs(page(tmp_path, '```python not-run="shows an outline"\ndef\n```\n'))
 
 
-def test_commands_are_read_behind_their_prompt(tmp_path: Path) -> None:
+def test_commands_are_read_after_their_prompt(tmp_path: Path) -> None:
     text = (
         "# T\n```console\n$ make run  # a minute\n10,839 messages\n"
         "$ interlock replay \\\n  x\n```\n"

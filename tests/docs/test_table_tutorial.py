@@ -82,7 +82,7 @@ class Terminal:
         return printed.removesuffix("\x1e\n")
 
 
-def test_what_the_tutorial_says_is_what_two_terminals_print(tmp_path: Path) -> None:
+def test_the_output_in_the_tutorial_is_that_of_two_terminals(tmp_path: Path) -> None:
     # The same length as the name in the page, or text tables would have other widths.
     name = f"v{uuid.uuid4().hex[:5]}"
     lines = PAGE.read_text(encoding="utf-8").splitlines()

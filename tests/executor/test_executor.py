@@ -24,19 +24,21 @@ def executor() -> Iterator[KeyedExecutor]:
         yield executor
 
 
-def test_a_call_gets_its_arguments_and_gives_its_result(executor: KeyedExecutor) -> None:
+def test_a_call_receives_its_arguments_and_returns_its_result(executor: KeyedExecutor) -> None:
     assert executor.submit(pow, 2, 5).result() == 32
     assert executor.submit(int, "11", base=2).result() == 3
     assert executor.submit_keyed("a", dict, a=1).result() == {"a": 1}
 
 
-def test_a_calls_arguments_may_be_named_as_those_of_submit(executor: KeyedExecutor) -> None:
+def test_a_call_s_keyword_arguments_may_be_named_like_those_of_submit(
+    executor: KeyedExecutor,
+) -> None:
     assert executor.submit(dict, fn=1, self=2).result() == {"fn": 1, "self": 2}
     taken = executor.submit_keyed("a", dict, fn=1, self=2, keys=3, args=4)
     assert taken.result() == {"fn": 1, "self": 2, "keys": 3, "args": 4}
 
 
-def test_map_gives_results_in_order(executor: KeyedExecutor) -> None:
+def test_map_returns_results_in_order(executor: KeyedExecutor) -> None:
     assert list(executor.map(pow, range(20), range(20))) == list(map(pow, range(20), range(20)))
 
 
@@ -52,7 +54,7 @@ def test_map_raises_where_the_call_raised_and_cancels_the_rest() -> None:
             next(divided)
 
 
-def test_map_with_a_timeout_gives_what_was_ready_then_raises() -> None:
+def test_map_with_a_timeout_yields_finished_results_and_then_raises() -> None:
     gate = Gate()
     with KeyedExecutor(1) as executor:
         waiting = executor.map(lambda n: gate() if n else n, [0, 1, 2], timeout=0.05)
@@ -87,7 +89,7 @@ class SetsNothing(Exception):
 @pytest.mark.parametrize(
     "error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), SetsNothing()]
 )
-def test_whatever_a_call_raises_is_in_its_future_and_the_worker_goes_on(
+def test_any_exception_of_a_call_is_in_its_future_and_the_worker_continues(
     error: BaseException,
 ) -> None:
     def fail() -> None:
@@ -109,7 +111,7 @@ def test_a_raised_exception_settles_the_message(executor: KeyedExecutor) -> None
 # -- Threads --------------------------------------------------------------------------------------
 
 
-def test_no_more_threads_than_calls_at_once() -> None:
+def test_the_executor_starts_no_more_threads_than_concurrent_calls() -> None:
     with KeyedExecutor(8) as executor:
         for _ in range(20):
             executor.submit(int).result()
@@ -119,7 +121,7 @@ def test_no_more_threads_than_calls_at_once() -> None:
             assert len(threads_of(executor)) == 3
 
 
-def test_no_more_threads_than_max_workers() -> None:
+def test_the_executor_starts_no_more_threads_than_max_workers() -> None:
     with KeyedExecutor(3) as executor:
         barrier = threading.Barrier(3)
         for _ in range(30):
@@ -128,13 +130,13 @@ def test_no_more_threads_than_max_workers() -> None:
         assert len(threads_of(executor)) == 3
 
 
-def test_threads_carry_the_prefix() -> None:
+def test_thread_names_have_the_prefix() -> None:
     with KeyedExecutor(1, thread_name_prefix="mine") as executor:
         assert executor.submit(threading.current_thread).result().name == "mine_0"
         assert executor.queue.name == "mine"
 
 
-def test_executors_have_names_of_their_own() -> None:
+def test_executors_have_distinct_default_names() -> None:
     names = {KeyedExecutor(1).queue.name for _ in range(3)}
     assert len(names) == 3 and all(name.startswith("KeyedExecutor-") for name in names)
 
@@ -190,7 +192,7 @@ def test_a_failing_initializer_breaks_the_executor(caplog: pytest.LogCaptureFixt
     executor.shutdown()
 
 
-def test_a_submit_that_waits_for_room_is_told_of_a_failing_initializer() -> None:
+def test_a_failing_initializer_ends_a_submit_that_waits_for_room() -> None:
     gate = Gate(ValueError())
     executor = KeyedExecutor(1, maxsize=1, initializer=gate)
     executor.submit(int)
@@ -233,7 +235,7 @@ def test_a_submit_after_shutdown_is_refused(executor: KeyedExecutor) -> None:
         executor.submit_keyed("a", int)
 
 
-def test_shutdown_without_waiting_lets_everything_run() -> None:
+def test_shutdown_without_waiting_runs_all_submitted_calls() -> None:
     executor = KeyedExecutor(1)
     gate = Gate("first")
     first, second = executor.submit(gate), executor.submit(str)
@@ -247,7 +249,7 @@ def test_shutdown_without_waiting_lets_everything_run() -> None:
         assert not thread.is_alive()
 
 
-def test_shutdown_can_cancel_what_has_not_begun() -> None:
+def test_shutdown_can_cancel_pending_calls() -> None:
     with KeyedExecutor(2) as executor, busy(executor, "a") as (gate,):
         waiting = [executor.submit_keyed("a", int) for _ in range(5)]
         executor.shutdown(wait=False, cancel_futures=True)
@@ -255,7 +257,7 @@ def test_shutdown_can_cancel_what_has_not_begun() -> None:
         assert gate.running.is_set() and executor.queue.stats().unsettled == 1
 
 
-def test_the_end_of_a_with_block_waits() -> None:
+def test_leaving_a_with_block_waits_for_all_calls() -> None:
     with KeyedExecutor(2) as executor:
         future = executor.submit(Gate.__call__, gate := Gate(7))
         assert gate.running.wait(LONG)
@@ -283,7 +285,7 @@ def test_a_submit_that_waits_for_room_is_refused_by_shutdown() -> None:
     assert [type(error) for error in raised] == [RuntimeError]
 
 
-def test_an_executor_collected_without_shutdown_does_its_work_and_its_threads_end() -> None:
+def test_an_executor_collected_without_shutdown_runs_its_calls_and_ends_its_threads() -> None:
     executor = KeyedExecutor(2)
     gate = Gate()
     done: list[int] = []
@@ -303,7 +305,7 @@ def test_an_executor_collected_without_shutdown_does_its_work_and_its_threads_en
     assert done == list(range(10))
 
 
-def test_a_dropped_idle_executor_leaves_nothing() -> None:
+def test_a_dropped_idle_executor_leaves_no_threads() -> None:
     executor = KeyedExecutor(2)
     executor.submit(int).result()
     threads, queue = threads_of(executor), weakref.ref(executor.queue)
@@ -314,7 +316,7 @@ def test_a_dropped_idle_executor_leaves_nothing() -> None:
     assert queue() is None
 
 
-def test_a_call_and_its_arguments_are_let_go_when_it_is_done() -> None:
+def test_a_finished_call_and_its_arguments_are_released() -> None:
     class Argument:
         pass
 
@@ -328,7 +330,7 @@ def test_a_call_and_its_arguments_are_let_go_when_it_is_done() -> None:
         assert gone() is None
 
 
-def test_an_iterator_of_map_keeps_no_result() -> None:
+def test_the_iterator_of_map_keeps_no_reference_to_yielded_results() -> None:
     class Result:
         pass
 

@@ -11,7 +11,7 @@ from interlock import KeyedExecutor
 from tests.executor.executors import LONG, Gate, busy
 
 
-def test_a_future_is_awaited() -> None:
+def test_a_future_can_be_awaited() -> None:
     async def main() -> None:
         with KeyedExecutor(2) as executor:
             assert await asyncio.wrap_future(executor.submit_keyed("a", pow, 2, 5)) == 32
@@ -21,7 +21,7 @@ def test_a_future_is_awaited() -> None:
     asyncio.run(main())
 
 
-def test_run_in_executor_under_keys() -> None:
+def test_run_in_executor_works_with_keys() -> None:
     async def main() -> list[int]:
         order: list[int] = []
         with KeyedExecutor(4) as executor:
@@ -59,7 +59,7 @@ def test_a_cancelled_call_cancels_the_await() -> None:
     asyncio.run(main())
 
 
-def test_a_loop_that_is_closed_before_the_call_ends() -> None:
+def test_a_loop_closed_before_the_call_ends_causes_no_error() -> None:
     gate = Gate("made")
 
     async def main() -> Any:

@@ -20,7 +20,7 @@ def told(ask: Callable[[], object]) -> str:
 
 
 @pytest.mark.parametrize("ask", ["result", "exception"])
-def test_a_result_behind_the_handlers_own_key(ask: str) -> None:
+def test_waiting_for_a_call_behind_the_handler_s_own_key_raises(ask: str) -> None:
     with KeyedExecutor(4) as executor:
 
         def call() -> tuple[str, futures.Future[int]]:
@@ -32,7 +32,7 @@ def test_a_result_behind_the_handlers_own_key(ask: str) -> None:
         assert behind.result(LONG) == 0
 
 
-def test_a_result_behind_it_by_several_hops() -> None:
+def test_waiting_for_a_call_several_hops_behind_the_handler_raises() -> None:
     with KeyedExecutor(4) as executor:
 
         def call() -> tuple[str, str]:
@@ -47,7 +47,7 @@ def test_a_result_behind_it_by_several_hops() -> None:
         assert "(5 behind 4 behind 3 behind 2 behind 1)" in far
 
 
-def test_a_result_behind_it_by_twenty_thousand_hops() -> None:
+def test_waiting_for_a_call_twenty_thousand_hops_behind_the_handler_raises() -> None:
     with KeyedExecutor(4) as executor:
 
         def call() -> str:
@@ -60,7 +60,7 @@ def test_a_result_behind_it_by_twenty_thousand_hops() -> None:
         assert text.count(" behind 2 behind 1)") == 1
 
 
-def test_a_result_behind_what_is_not_the_first_on_its_key() -> None:
+def test_waiting_for_a_call_behind_a_message_further_back_on_its_key_raises() -> None:
     """Another message is in front; what stands between is what waits for the handler's own."""
     with KeyedExecutor(4) as executor:
         gate = Gate()
@@ -76,7 +76,7 @@ def test_a_result_behind_what_is_not_the_first_on_its_key() -> None:
         front.result(LONG)
 
 
-def test_its_own_result() -> None:
+def test_waiting_for_the_handler_s_own_result_raises() -> None:
     with KeyedExecutor(2) as executor:
         own: list[futures.Future[Any]] = []
         gate = Gate()
@@ -90,7 +90,7 @@ def test_its_own_result() -> None:
         assert "message 1" in own[0].result(LONG)
 
 
-def test_two_handlers_that_wait_for_each_other() -> None:
+def test_two_handlers_waiting_for_each_other_raises() -> None:
     # One waits for a message behind the other, which then would wait for a message behind it.
     with KeyedExecutor(4) as executor:
         both = threading.Barrier(2)
@@ -113,7 +113,7 @@ def test_two_handlers_that_wait_for_each_other() -> None:
         assert [behind[key].result(LONG) for key in "ab"] == ["a", "b"]
 
 
-def test_a_ring_over_two_executors() -> None:
+def test_a_cycle_over_two_executors_raises() -> None:
     texts: list[str] = []
 
     def ask(future: futures.Future[Any]) -> None:
@@ -144,7 +144,7 @@ def test_a_result_that_another_worker_makes_is_waited_for() -> None:
         assert executor.submit_keyed("a", call).result(LONG) == 5
 
 
-def test_a_wait_that_ends_by_itself_is_no_deadlock() -> None:
+def test_a_wait_with_a_timeout_is_not_a_deadlock() -> None:
     with KeyedExecutor(1) as executor:
 
         def call() -> str:
@@ -157,13 +157,13 @@ def test_a_wait_that_ends_by_itself_is_no_deadlock() -> None:
         assert executor.submit_keyed("a", call).result(LONG) == "continued"
 
 
-def test_a_result_that_is_there_needs_no_wait() -> None:
+def test_a_finished_result_is_returned_without_a_deadlock_check() -> None:
     with KeyedExecutor(1) as executor:
         done = executor.submit_keyed("a", int)
         assert executor.submit_keyed("a", done.result).result(LONG) == 0
 
 
-def test_outside_of_a_handler_nothing_is_a_deadlock() -> None:
+def test_outside_a_handler_no_wait_is_a_deadlock() -> None:
     with KeyedExecutor(1) as executor, busy(executor, "a") as (gate,):
         behind = executor.submit_keyed("a", int)
         threading.Timer(0, gate.open.set).start()
@@ -173,7 +173,7 @@ def test_outside_of_a_handler_nothing_is_a_deadlock() -> None:
 # -- No worker left -------------------------------------------------------------------------------
 
 
-def test_the_only_worker_cannot_wait_for_another_call() -> None:
+def test_a_wait_by_the_only_worker_raises() -> None:
     with KeyedExecutor(1) as executor:
 
         def call() -> tuple[str, futures.Future[int]]:
@@ -185,7 +185,7 @@ def test_the_only_worker_cannot_wait_for_another_call() -> None:
         assert other.result(LONG) == 0
 
 
-def test_the_last_of_all_workers_cannot_wait_either() -> None:
+def test_a_wait_by_the_last_free_worker_raises() -> None:
     with KeyedExecutor(3) as executor:
         together = threading.Barrier(3)
 
@@ -200,7 +200,7 @@ def test_the_last_of_all_workers_cannot_wait_either() -> None:
         assert sorted(executor.map(call, range(3))) == [False, True, True]
 
 
-def test_workers_for_unkeyed_calls_are_no_help_to_a_keyed_one() -> None:
+def test_workers_reserved_for_unkeyed_calls_do_not_prevent_a_deadlock_of_keyed_ones() -> None:
     with KeyedExecutor(3, unkeyed_workers=2) as executor:
 
         def call() -> tuple[str, int]:
@@ -210,7 +210,7 @@ def test_workers_for_unkeyed_calls_are_no_help_to_a_keyed_one() -> None:
         assert "all 3 workers" in text and unkeyed == 0
 
 
-def test_a_submit_into_a_full_executor_that_only_the_caller_drains() -> None:
+def test_a_submit_into_a_full_executor_that_only_the_caller_drains_raises() -> None:
     with KeyedExecutor(1, maxsize=2) as executor:
 
         def call() -> str:
@@ -220,7 +220,7 @@ def test_a_submit_into_a_full_executor_that_only_the_caller_drains() -> None:
         assert "is full" in executor.submit_keyed("a", call).result(LONG)
 
 
-def test_a_submit_for_which_another_worker_makes_room() -> None:
+def test_a_submit_into_a_full_executor_waits_if_another_worker_makes_room() -> None:
     with KeyedExecutor(2, maxsize=2) as executor:
         other = Gate()
         first = executor.submit_keyed("b", other)
@@ -234,7 +234,7 @@ def test_a_submit_for_which_another_worker_makes_room() -> None:
         first.result(LONG)
 
 
-def test_all_workers_that_wait_for_room() -> None:
+def test_the_last_worker_to_wait_for_room_gets_would_deadlock() -> None:
     with KeyedExecutor(2, maxsize=2) as executor:
         together = threading.Barrier(2)
 
@@ -254,7 +254,7 @@ def test_all_workers_that_wait_for_room() -> None:
 
 @pytest.mark.parametrize("pooled", [False, True])
 @pytest.mark.parametrize("ask", ["result", "shutdown", "join"])
-def test_a_callback_that_waits_for_what_comes_after_it(ask: str, pooled: bool) -> None:
+def test_a_done_callback_that_waits_for_a_later_call_raises(ask: str, pooled: bool) -> None:
     # It runs before the next call on its key.
     with futures.ThreadPoolExecutor(4) as pool:
         executor = KeyedExecutor(4, pool=pool if pooled else None)
@@ -282,7 +282,7 @@ def test_a_callback_that_waits_for_what_comes_after_it(ask: str, pooled: bool) -
         executor.shutdown()
 
 
-def test_a_callback_on_the_only_worker() -> None:
+def test_a_done_callback_that_waits_on_the_only_worker_raises() -> None:
     with KeyedExecutor(1) as executor:
         gate = Gate()
         first = executor.submit(gate)
@@ -292,7 +292,7 @@ def test_a_callback_on_the_only_worker() -> None:
         assert "all 1 workers" in said.result(LONG)
 
 
-def test_a_callback_may_wait_for_what_others_make_and_has_no_lease() -> None:
+def test_a_done_callback_may_wait_for_other_workers_and_has_no_lease() -> None:
     with KeyedExecutor(2) as executor:
         gate = Gate()
         first = executor.submit_keyed("a", gate)
@@ -312,7 +312,7 @@ def test_a_callback_may_wait_for_what_others_make_and_has_no_lease() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_a_handler_that_shuts_down_its_own_executor(workers: int) -> None:
+def test_a_handler_that_shuts_down_its_own_executor_raises(workers: int) -> None:
     executor = KeyedExecutor(workers)
     text = executor.submit_keyed("a", lambda: told(executor.shutdown)).result(LONG)
     assert "message 1" in text
@@ -321,13 +321,13 @@ def test_a_handler_that_shuts_down_its_own_executor(workers: int) -> None:
     executor.shutdown()
 
 
-def test_a_handler_that_joins_the_queue_beneath() -> None:
+def test_a_handler_that_joins_its_own_queue_raises() -> None:
     with KeyedExecutor(2) as executor:
         text = executor.submit_keyed("a", lambda: told(executor.queue.join)).result(LONG)
         assert "message 1" in text
 
 
-def test_what_a_revoked_handler_waits_for_holds_nobody_up() -> None:
+def test_a_wait_of_a_revoked_handler_does_not_count_in_deadlock_detection() -> None:
     with KeyedExecutor(2) as executor:
         executor.queue.pause("paused")
         waits = threading.Event()

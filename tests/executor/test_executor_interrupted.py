@@ -91,7 +91,7 @@ def pool() -> Iterator[futures.Executor]:
 @by_instructions
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("pooled", [False, True])
-def test_an_interrupted_submit_leaves_the_executor_with_all_its_workers_and_no_more(
+def test_an_interrupted_submit_does_not_change_the_number_of_workers(
     workers: int, pooled: bool, pool: futures.Executor
 ) -> None:
     at = 0
@@ -119,7 +119,7 @@ def test_an_interrupted_submit_leaves_the_executor_with_all_its_workers_and_no_m
 
 @by_instructions
 @pytest.mark.parametrize("pooled", [False, True])
-def test_a_call_whose_submit_was_interrupted_does_not_hold_up_the_shutdown(
+def test_a_call_whose_submit_was_interrupted_does_not_block_shutdown(
     pooled: bool, pool: futures.Executor
 ) -> None:
     at = 0
@@ -161,7 +161,7 @@ def interrupted_start(call: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("before", [0, 1])
-def test_ctrl_c_while_a_thread_starts_is_told_as_such_and_the_thread_works(before: int) -> None:
+def test_ctrl_c_while_a_thread_starts_is_raised_and_the_thread_works(before: int) -> None:
     executor = KeyedExecutor(3)
     gate = Gate()
     running = [executor.submit(gate) for _ in range(before)]
@@ -174,7 +174,9 @@ def test_ctrl_c_while_a_thread_starts_is_told_as_such_and_the_thread_works(befor
     executor.shutdown()
 
 
-def test_so_it_is_with_a_pool(pool: futures.Executor) -> None:
+def test_ctrl_c_while_the_pool_thread_starts_is_raised_and_the_thread_works(
+    pool: futures.Executor,
+) -> None:
     executor = KeyedExecutor(1, pool=pool)
     interrupted_start(partial(executor.submit, int))
     assert executor.submit(int).result(LONG) == 0
@@ -182,14 +184,14 @@ def test_so_it_is_with_a_pool(pool: futures.Executor) -> None:
 
 
 @pytest.mark.parametrize("engine", [False, True])
-def test_so_it_is_with_a_consumer_and_its_threads_end(engine: bool) -> None:
+def test_ctrl_c_while_a_consumer_thread_starts_is_raised_and_its_threads_end(engine: bool) -> None:
     with connect("memory://") as client:
         queue: Any = client.queue("interrupted") if engine else KeyedQueue(name="interrupted")
         interrupted_start(partial(queue.consume, int, threads=2))
         until(lambda: not [one for one in threading.enumerate() if "interrupted-" in one.name])
 
 
-def test_nor_does_it_hold_up_the_end_of_the_interpreter() -> None:
+def test_a_call_whose_submit_was_interrupted_does_not_block_interpreter_exit() -> None:
     done = script("""
         from interlock import Future, KeyedExecutor
         executor = KeyedExecutor(1)
@@ -205,7 +207,7 @@ def test_nor_does_it_hold_up_the_end_of_the_interpreter() -> None:
 
 @by_instructions
 @pytest.mark.parametrize("pooled", [False, True])
-def test_a_submit_in_the_middle_of_a_submit_starts_no_thread_too_many(
+def test_a_submit_in_a_signal_handler_during_a_submit_starts_no_extra_thread(
     pooled: bool, pool: futures.Executor
 ) -> None:
     at = 0

@@ -20,7 +20,7 @@ def executor() -> Iterator[KeyedExecutor]:
         yield executor
 
 
-def test_calls_on_one_key_run_in_order_and_never_at_once(executor: KeyedExecutor) -> None:
+def test_calls_on_one_key_run_in_order_and_never_overlap(executor: KeyedExecutor) -> None:
     ran: dict[str, list[int]] = {key: [] for key in "abc"}
     inside = dict.fromkeys("abc", 0)
 
@@ -42,14 +42,14 @@ def test_calls_on_one_key_run_in_order_and_never_at_once(executor: KeyedExecutor
         assert order == [n for n, keys in made if key in keys]
 
 
-def test_calls_without_a_common_key_run_at_once(executor: KeyedExecutor) -> None:
+def test_calls_without_a_common_key_run_concurrently(executor: KeyedExecutor) -> None:
     barrier = threading.Barrier(4)
     calls = [executor.submit_keyed(key, barrier.wait, LONG) for key in ("a", "b", ("c", "d"))]
     calls.append(executor.submit(barrier.wait, LONG))
     assert sorted(call.result(LONG) for call in calls) == [0, 1, 2, 3]
 
 
-def test_nothing_overtakes(executor: KeyedExecutor) -> None:
+def test_calls_with_several_keys_never_overtake(executor: KeyedExecutor) -> None:
     with busy(executor, "a"):
         both = executor.submit_keyed(["a", "b"], int)
         behind = executor.submit_keyed("b", both.done)
@@ -57,7 +57,7 @@ def test_nothing_overtakes(executor: KeyedExecutor) -> None:
     assert behind.result(LONG)
 
 
-def test_a_key_is_one_whatever_its_type(executor: KeyedExecutor) -> None:
+def test_keys_with_the_same_bytes_are_equal_whatever_their_type(executor: KeyedExecutor) -> None:
     with busy(executor, "7"):
         others = [executor.submit_keyed(key, int) for key in (7, b"7", iter(["7"]))]
         states = [executor.queue.explain(call.id).nodes[0].state for call in others]
@@ -86,7 +86,7 @@ def test_a_wrong_key_is_refused_at_the_call(
 # -- Views ----------------------------------------------------------------------------------------
 
 
-def test_a_view_is_an_executor_under_its_keys(executor: KeyedExecutor) -> None:
+def test_a_keyed_view_is_an_executor_with_fixed_keys(executor: KeyedExecutor) -> None:
     view = executor.keyed("a", "b")
     assert isinstance(view, futures.Executor)
     with busy(executor, "b"):
@@ -98,7 +98,7 @@ def test_a_view_is_an_executor_under_its_keys(executor: KeyedExecutor) -> None:
     assert order == list(range(50))
 
 
-def test_the_end_of_a_view_is_not_the_executors(executor: KeyedExecutor) -> None:
+def test_shutting_down_a_view_does_not_shut_down_the_executor(executor: KeyedExecutor) -> None:
     with executor.keyed("a") as view:
         view.submit(int).result(LONG)
     view.shutdown(cancel_futures=True)
@@ -146,7 +146,7 @@ def test_higher_priority_goes_first_but_never_out_of_order() -> None:
         ([str(n) for n in range(4097)], {}, ValueError, r"keyed\(\): keys names more than 4096"),
     ],
 )
-def test_wrong_names_are_refused_where_they_are_written(
+def test_unknown_keyword_arguments_are_refused_at_the_call(
     executor: KeyedExecutor,
     arguments: list[Any],
     named: dict[str, Any],
@@ -172,7 +172,7 @@ def test_a_views_keys_are_read_once(executor: KeyedExecutor) -> None:
 # -- map_keyed ------------------------------------------------------------------------------------
 
 
-def test_map_keyed_gives_results_in_the_order_of_the_items(executor: KeyedExecutor) -> None:
+def test_map_keyed_yields_results_in_the_order_of_the_items(executor: KeyedExecutor) -> None:
     ran: list[int] = []
 
     def call(n: int) -> int:
@@ -185,7 +185,7 @@ def test_map_keyed_gives_results_in_the_order_of_the_items(executor: KeyedExecut
         assert [n for n in ran if n % 3 == lane] == list(range(lane, 300, 3))
 
 
-def test_map_keyed_reads_no_further_ahead_than_told(executor: KeyedExecutor) -> None:
+def test_map_keyed_reads_ahead_at_most_buffersize_items(executor: KeyedExecutor) -> None:
     read = 0
 
     def items() -> Iterator[int]:
@@ -228,7 +228,7 @@ def test_map_keyed_cancels_the_rest_when_a_call_raises(executor: KeyedExecutor) 
     gate.open.set()
 
 
-def test_closing_the_iterator_of_map_keyed_cancels_what_waits(executor: KeyedExecutor) -> None:
+def test_closing_the_iterator_of_map_keyed_cancels_pending_calls(executor: KeyedExecutor) -> None:
     gate = Gate()
     results = executor.map_keyed(lambda n: n and gate(), range(9), keys=lambda _: "a")
     assert next(results) == 0
@@ -239,7 +239,7 @@ def test_closing_the_iterator_of_map_keyed_cancels_what_waits(executor: KeyedExe
 
 
 @pytest.mark.parametrize("wrong", ["keys", "items"])
-def test_what_goes_wrong_while_reading_is_raised_and_the_rest_cancelled(
+def test_an_error_of_the_input_of_map_keyed_is_raised_and_pending_calls_cancelled(
     executor: KeyedExecutor, wrong: str
 ) -> None:
     def items() -> Iterator[int]:
@@ -258,7 +258,9 @@ def test_what_goes_wrong_while_reading_is_raised_and_the_rest_cancelled(
 
 
 @pytest.mark.parametrize(("size", "kind"), [(0, ValueError), ("1", TypeError)])
-def test_a_buffersize_is_a_count(executor: KeyedExecutor, size: Any, kind: type[Exception]) -> None:
+def test_an_invalid_buffersize_is_refused(
+    executor: KeyedExecutor, size: Any, kind: type[Exception]
+) -> None:
     with pytest.raises(kind, match="buffersize"):
         executor.map_keyed(abs, [1], keys=str, buffersize=size)
 
@@ -266,7 +268,7 @@ def test_a_buffersize_is_a_count(executor: KeyedExecutor, size: Any, kind: type[
 # -- Workers and room -----------------------------------------------------------------------------
 
 
-def test_some_workers_are_kept_for_calls_without_keys() -> None:
+def test_workers_can_be_reserved_for_unkeyed_calls() -> None:
     with KeyedExecutor(4, unkeyed_workers=2) as executor:
         with busy(executor, "a"), busy(executor, "b"):
             waits = executor.submit_keyed("c", int)
@@ -278,7 +280,7 @@ def test_some_workers_are_kept_for_calls_without_keys() -> None:
         assert waits.result(LONG) == 0
 
 
-def test_workers_for_all_take_calls_without_keys_too() -> None:
+def test_unreserved_workers_run_unkeyed_calls_too() -> None:
     with KeyedExecutor(3, unkeyed_workers=1) as executor:
         barrier = threading.Barrier(3)
         together = [executor.submit(barrier.wait, LONG) for _ in range(3)]
@@ -307,7 +309,7 @@ def test_a_submit_waits_for_room() -> None:
             assert submitted.acquire(timeout=LONG)
 
 
-def test_the_queue_beneath_can_be_paused(executor: KeyedExecutor) -> None:
+def test_the_underlying_queue_can_be_paused(executor: KeyedExecutor) -> None:
     executor.queue.pause("a")
     paused = executor.submit_keyed("a", int)
     assert executor.submit_keyed("b", int).result(LONG) == 0
@@ -316,7 +318,7 @@ def test_the_queue_beneath_can_be_paused(executor: KeyedExecutor) -> None:
     assert paused.result(LONG) == 0
 
 
-def test_what_is_no_call_becomes_a_dead_letter(executor: KeyedExecutor) -> None:
+def test_a_message_that_is_not_a_call_becomes_a_dead_letter(executor: KeyedExecutor) -> None:
     executor.queue.put("a payload", keys="a")  # type: ignore[arg-type]
     assert executor.submit_keyed("a", int).result(LONG) == 0
     (letter,) = executor.queue.dead_letters()

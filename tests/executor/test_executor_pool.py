@@ -60,14 +60,14 @@ def test_calls_run_in_processes_in_the_order_of_their_keys(executor: KeyedExecut
             assert end <= begin, f"two calls on {key} overlap"
 
 
-def test_map_keyed_in_processes(executor: KeyedExecutor) -> None:
+def test_map_keyed_works_with_a_process_pool(executor: KeyedExecutor) -> None:
     assert list(executor.map_keyed(abs, range(-20, 0), keys=lambda n: n % 3)) == list(
         range(20, 0, -1)
     )
     assert list(executor.keyed("a").map(abs, range(-5, 0))) == [5, 4, 3, 2, 1]
 
 
-def test_current_lease_in_a_process(executor: KeyedExecutor) -> None:
+def test_current_lease_is_available_in_a_pool_process(executor: KeyedExecutor) -> None:
     call: Any = executor.keyed("a", "b", shared="c").submit(my_lease)
     queue, id, keys, shared, attempt, token = call.result(LONG)
     assert (queue, id) == (executor.queue.name, call.id)
@@ -77,21 +77,21 @@ def test_current_lease_in_a_process(executor: KeyedExecutor) -> None:
     assert isinstance(lease, PoolLease) and lease.keys == frozenset()
 
 
-def test_an_exception_of_a_process(executor: KeyedExecutor) -> None:
+def test_an_exception_of_a_pool_process_has_its_traceback(executor: KeyedExecutor) -> None:
     error = executor.submit_keyed("a", fail, "far away").exception(LONG)
     assert isinstance(error, ValueError) and str(error) == "far away"
     assert "in fail" in str(error.__cause__)
     assert executor.submit_keyed("a", int).result(LONG) == 0
 
 
-def test_what_cannot_be_pickled_fails_alone(executor: KeyedExecutor) -> None:
+def test_a_call_that_cannot_be_pickled_fails_alone(executor: KeyedExecutor) -> None:
     bad = executor.submit_keyed("a", lambda: 1)
     worse = executor.submit_keyed("a", threading.Lock)
     assert bad.exception(LONG) is not None and worse.exception(LONG) is not None
     assert executor.submit_keyed("a", int).result(LONG) == 0
 
 
-def test_a_call_in_a_process_is_made_again(
+def test_a_call_in_a_pool_process_is_retried(
     pool: futures.ProcessPoolExecutor, tmp_path: Path
 ) -> None:
     with KeyedExecutor(2, pool=pool, retry=Retry(attempts=5, first=0)) as executor:
@@ -102,7 +102,7 @@ def test_a_call_in_a_process_is_made_again(
         assert executor.queue.stats().retries >= 2
 
 
-def test_a_killed_process_fails_what_it_held_and_what_waits() -> None:
+def test_a_killed_pool_process_fails_running_and_waiting_calls() -> None:
     with processes(1) as pool, KeyedExecutor(1, pool=pool) as executor:
         executor.queue.pause("held up")
         calls: list[futures.Future[Any]] = [executor.submit_keyed("held up", int)]
@@ -114,7 +114,7 @@ def test_a_killed_process_fails_what_it_held_and_what_waits() -> None:
         assert executor.queue.stats().leased == 0
 
 
-def test_a_broken_pool_is_not_tried_again() -> None:
+def test_a_broken_pool_is_not_used_again() -> None:
     policy = Retry(attempts=None, first=0)
     with processes(1) as pool, KeyedExecutor(1, pool=pool, retry=policy) as executor:
         died = executor.submit_keyed("a", die)
@@ -125,7 +125,7 @@ def test_a_broken_pool_is_not_tried_again() -> None:
 # -- Any executor ---------------------------------------------------------------------------------
 
 
-def test_no_more_in_the_pool_than_max_workers_and_none_waits_there() -> None:
+def test_the_pool_receives_at_most_max_workers_calls_and_queues_none() -> None:
     pool = ByHand()
     executor = KeyedExecutor(2, pool=pool)
     calls: list[futures.Future[Any]] = [executor.submit_keyed(str(n), int) for n in range(4)]
@@ -144,7 +144,7 @@ def test_no_more_in_the_pool_than_max_workers_and_none_waits_there() -> None:
     assert len(pool.calls) == 3
 
 
-def test_what_the_pool_cancels_is_cancelled() -> None:
+def test_a_call_cancelled_by_the_pool_is_cancelled() -> None:
     pool = ByHand()
     with KeyedExecutor(1, pool=pool) as executor:
         first = executor.submit_keyed("a", int)
@@ -160,7 +160,7 @@ def test_what_the_pool_cancels_is_cancelled() -> None:
         assert second.result(LONG) == 5
 
 
-def test_a_pool_that_runs_at_once_is_no_deep_recursion() -> None:
+def test_a_synchronous_pool_does_not_recurse() -> None:
     with KeyedExecutor(4, pool=AtOnce()) as executor:
         gate = Gate()
         first = executor.submit_keyed("a", gate)
@@ -170,7 +170,7 @@ def test_a_pool_that_runs_at_once_is_no_deep_recursion() -> None:
         assert first.done()
 
 
-def test_a_call_that_a_pool_runs_at_once_may_submit_but_not_wait() -> None:
+def test_a_call_in_a_synchronous_pool_may_submit_but_not_wait() -> None:
     with KeyedExecutor(4, pool=AtOnce()) as executor:
 
         def call() -> Any:
@@ -183,7 +183,7 @@ def test_a_call_that_a_pool_runs_at_once_may_submit_but_not_wait() -> None:
         assert executor.submit_keyed("a", call).result(LONG).result(LONG) == 0
 
 
-def test_threads_of_another_pool_know_their_lease() -> None:
+def test_current_lease_is_available_in_threads_of_another_pool() -> None:
     seen: list[Any] = []
 
     def call(key: str) -> None:
@@ -196,7 +196,7 @@ def test_threads_of_another_pool_know_their_lease() -> None:
     assert sorted(seen) == [({b"a"}, False, True), ({b"b"}, False, True)]
 
 
-def test_a_handler_in_a_pool_of_threads_that_waits_behind_itself() -> None:
+def test_a_handler_in_a_thread_pool_that_waits_for_itself_raises() -> None:
     with futures.ThreadPoolExecutor(2) as pool, KeyedExecutor(2, pool=pool) as executor:
 
         def call() -> str:
@@ -208,7 +208,7 @@ def test_a_handler_in_a_pool_of_threads_that_waits_behind_itself() -> None:
         assert "(2 behind 1)" in executor.submit_keyed("a", call).result(LONG)
 
 
-def test_an_executor_in_an_executor() -> None:
+def test_an_executor_can_be_the_pool_of_another() -> None:
     with KeyedExecutor(2) as inner, KeyedExecutor(2, pool=inner.keyed("one")) as outer:
         inside = 0
 
@@ -223,7 +223,7 @@ def test_an_executor_in_an_executor() -> None:
         assert [call.result(LONG) for call in calls] == list(range(50))
 
 
-def test_the_pool_is_its_owners() -> None:
+def test_shutting_down_the_executor_does_not_shut_down_its_pool() -> None:
     with futures.ThreadPoolExecutor(1) as pool:
         with KeyedExecutor(1, pool=pool) as executor:
             executor.submit(int).result(LONG)
@@ -239,7 +239,7 @@ def test_a_pool_that_was_shut_down_fails_each_call() -> None:
             assert isinstance(error, RuntimeError) and "shutdown" in str(error)
 
 
-def test_what_is_no_call_becomes_a_dead_letter_and_the_pool_goes_on() -> None:
+def test_a_message_that_is_not_a_call_becomes_a_dead_letter_and_the_pool_continues() -> None:
     with KeyedExecutor(1, pool=AtOnce()) as executor:
         beneath: Any = executor.queue
         id = beneath.put("no call", keys="a")
@@ -248,7 +248,7 @@ def test_what_is_no_call_becomes_a_dead_letter_and_the_pool_goes_on() -> None:
         assert letter.id == id and "not a call" in str(letter.error)
 
 
-def test_a_revoked_call_keeps_its_place_in_the_pool_and_no_longer_counts(
+def test_a_revoked_call_occupies_its_pool_worker_until_it_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     pool = ByHand()
@@ -283,7 +283,7 @@ def a_held(*_: Any) -> Held:
 
 
 @pytest.mark.parametrize("kind", [AtOnce, lambda: futures.ThreadPoolExecutor(1)])
-def test_a_result_that_its_caller_dropped_is_gone_before_the_next_call(kind: Any) -> None:
+def test_a_dropped_result_is_released_before_the_next_call(kind: Any) -> None:
     with kind() as pool, KeyedExecutor(2, pool=pool) as executor:
         future: Any = executor.submit_keyed("a", a_held)
         result = weakref.ref(future.result(LONG))
@@ -292,7 +292,7 @@ def test_a_result_that_its_caller_dropped_is_gone_before_the_next_call(kind: Any
         until(lambda: gone(result))
 
 
-def test_what_a_call_was_given_is_gone_before_the_next_call() -> None:
+def test_arguments_of_a_call_are_released_before_the_next_call() -> None:
     with KeyedExecutor(2, pool=AtOnce()) as executor:
         given = Held()
         kept = weakref.ref(given)
@@ -321,7 +321,7 @@ def test_a_future_keeps_neither_the_queue_nor_the_pool_of_its_executor() -> None
 @pytest.mark.skipif(
     not hasattr(os, "fork"), reason="only processes that are forked are started early"
 )
-def test_no_task_is_hidden_among_those_of_a_pool() -> None:
+def test_the_executor_adds_no_tasks_of_its_own_to_the_pool() -> None:
     spawn = multiprocessing.get_context("spawn")
     with (
         futures.ProcessPoolExecutor(1, spawn, max_tasks_per_child=2) as pool,
@@ -341,7 +341,7 @@ def test_a_submit_to_a_broken_pool_raises() -> None:
             executor.submit(int)
 
 
-def test_an_exception_of_a_call_does_not_break_the_pool_whatever_it_is() -> None:
+def test_no_exception_of_a_call_breaks_the_pool() -> None:
     with futures.ThreadPoolExecutor(1) as pool, KeyedExecutor(1, pool=pool) as executor:
 
         def nested() -> None:
@@ -352,7 +352,7 @@ def test_an_exception_of_a_call_does_not_break_the_pool_whatever_it_is() -> None
 
 
 @pytest.mark.parametrize("chunksize", [1, 3, 100])
-def test_a_chunk_is_one_call_of_a_pool_and_nothing_to_threads(chunksize: int) -> None:
+def test_chunksize_groups_calls_for_a_pool_and_is_ignored_by_threads(chunksize: int) -> None:
     with KeyedExecutor(2, pool=AtOnce()) as executor:
         assert list(executor.map(str, range(10), chunksize=chunksize)) == list(map(str, range(10)))
         executor.queue.join(LONG)
@@ -364,9 +364,7 @@ def test_a_chunk_is_one_call_of_a_pool_and_nothing_to_threads(chunksize: int) ->
 
 
 @pytest.mark.parametrize("chunksize", [1, 2, 7, 100])
-def test_what_is_mapped_in_chunks_is_what_is_mapped(
-    executor: KeyedExecutor, chunksize: int
-) -> None:
+def test_map_in_chunks_returns_the_same_results(executor: KeyedExecutor, chunksize: int) -> None:
     for one in (executor, executor.keyed("a")):
         mapped = one.map(divmod, range(20), [3] * 15, chunksize=chunksize)
         assert list(mapped) == [divmod(n, 3) for n in range(15)]
@@ -374,7 +372,7 @@ def test_what_is_mapped_in_chunks_is_what_is_mapped(
             one.map(divmod, [1], [1], chunksize=0)
 
 
-def test_a_chunk_that_raises_does_so_where_it_is_read(executor: KeyedExecutor) -> None:
+def test_a_failing_call_of_a_chunk_raises_when_its_result_is_read(executor: KeyedExecutor) -> None:
     mapped = executor.map(fails_on_five, range(10), chunksize=2)
     assert [next(mapped) for _ in range(4)] == [0, 1, 2, 3]
     with pytest.raises(ValueError, match="five"):
@@ -390,7 +388,7 @@ def test_shutdown_does_not_wait_for_a_revoked_call() -> None:
     executor.shutdown()
 
 
-def test_an_executor_with_a_pool_that_is_collected_does_its_work() -> None:
+def test_a_collected_executor_with_a_pool_runs_its_calls() -> None:
     pool = ByHand()
     executor = KeyedExecutor(1, pool=pool)
     calls = [executor.submit_keyed("a", int) for _ in range(3)]

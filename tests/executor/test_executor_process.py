@@ -26,7 +26,7 @@ def ran(text: str) -> list[str]:
 # -- The end of the interpreter -------------------------------------------------------------------
 
 
-def test_what_was_submitted_is_done_before_the_interpreter_goes() -> None:
+def test_submitted_calls_finish_before_interpreter_exit() -> None:
     out = ran("""
         import threading
         from interlock import KeyedExecutor
@@ -39,7 +39,7 @@ def test_what_was_submitted_is_done_before_the_interpreter_goes() -> None:
     assert out == [str(n) for n in range(50)]
 
 
-def test_so_is_what_a_collected_executor_left() -> None:
+def test_calls_of_a_collected_executor_finish_before_interpreter_exit() -> None:
     out = ran("""
         import threading
         from interlock import KeyedExecutor
@@ -55,7 +55,7 @@ def test_so_is_what_a_collected_executor_left() -> None:
     assert out == [str(n) for n in range(20)]
 
 
-def test_and_what_was_to_go_to_a_pool() -> None:
+def test_calls_for_a_pool_finish_before_interpreter_exit() -> None:
     out = ran("""
         import threading
         from concurrent.futures import ThreadPoolExecutor
@@ -71,7 +71,7 @@ def test_and_what_was_to_go_to_a_pool() -> None:
 
 
 @pytest.mark.parametrize("context", ["spawn", "fork"])
-def test_and_to_a_pool_of_processes(context: str) -> None:
+def test_calls_for_a_process_pool_finish_before_interpreter_exit(context: str) -> None:
     # The pool's own module, and its own end, come after ours.
     out = ran(f"""
         import interlock
@@ -88,7 +88,7 @@ def test_and_to_a_pool_of_processes(context: str) -> None:
     assert out == [str(n) for n in range(20)]
 
 
-def test_a_call_at_the_end_can_submit_no_more() -> None:
+def test_a_submit_during_interpreter_exit_is_refused() -> None:
     out = ran("""
         from interlock import KeyedExecutor
         executor = KeyedExecutor(1)
@@ -104,7 +104,7 @@ def test_a_call_at_the_end_can_submit_no_more() -> None:
     assert out == ["RuntimeError"]
 
 
-def test_the_end_does_not_wait_for_what_an_operator_would_have_to_do() -> None:
+def test_interpreter_exit_does_not_wait_for_held_or_paused_calls() -> None:
     done = script("""
         from interlock import KeyedExecutor, Retry
         executor = KeyedExecutor(1, retry=Retry(attempts=1, then="hold"), thread_name_prefix="ex")
@@ -119,7 +119,7 @@ def test_the_end_does_not_wait_for_what_an_operator_would_have_to_do() -> None:
     assert "3 calls of 'ex' are held or paused" in done.stderr
 
 
-def test_the_end_does_not_wait_for_a_call_that_was_revoked() -> None:
+def test_interpreter_exit_does_not_wait_for_a_revoked_call() -> None:
     out = ran("""
         import threading
         from interlock import KeyedExecutor
@@ -135,7 +135,7 @@ def test_the_end_does_not_wait_for_a_call_that_was_revoked() -> None:
     assert out == ["free"]
 
 
-def test_calls_from_atexit_are_refused_and_results_can_be_asked_for() -> None:
+def test_submits_from_atexit_are_refused_and_results_can_be_read() -> None:
     out = ran("""
         import atexit
         from interlock import KeyedExecutor
@@ -253,7 +253,7 @@ def in_child(test):
 
 
 @needs_fork
-def test_a_child_has_threads_of_its_own_and_an_empty_queue() -> None:
+def test_a_forked_child_has_its_own_threads_and_an_empty_queue() -> None:
     out = ran(
         FORK
         + """
@@ -281,7 +281,7 @@ print(first.result(), behind.result())
 
 
 @needs_fork
-def test_a_child_that_asks_for_what_the_parent_makes_is_told() -> None:
+def test_a_forked_child_that_waits_for_the_parent_s_result_gets_an_error() -> None:
     out = ran(
         FORK
         + """
@@ -324,7 +324,7 @@ print(behind.result())
 
 
 @needs_fork
-def test_a_fork_while_others_ask_leaves_no_lock_behind() -> None:
+def test_a_fork_while_other_threads_read_results_leaves_no_lock_held() -> None:
     out = ran(
         FORK
         + """
@@ -353,7 +353,7 @@ for thread in threads:
 
 
 @needs_fork
-def test_a_handler_that_forks_and_returns_leaves_the_work_to_the_parent() -> None:
+def test_a_child_forked_in_a_handler_does_not_settle_the_message() -> None:
     out = ran(
         FORK
         + """
@@ -435,7 +435,7 @@ USES = {
 
 @needs_fork
 @pytest.mark.parametrize("use", USES)
-def test_the_child_of_a_fork_in_the_middle_of_the_first_use_waits_for_nothing(use: str) -> None:
+def test_a_child_forked_during_the_first_submit_does_not_hang(use: str) -> None:
     # The other thread gives up the GIL at whatever it makes at its first use; this one forks then.
     out = ran(
         FORK
@@ -461,7 +461,7 @@ print({{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children
 
 
 @needs_fork
-def test_a_pool_that_runs_at_once_works_in_the_child() -> None:
+def test_a_synchronous_pool_works_in_a_forked_child() -> None:
     out = ran(
         FORK
         + """
@@ -481,7 +481,7 @@ print(in_child(child))
 
 
 @needs_fork
-def test_a_child_of_multiprocessing_ends() -> None:
+def test_a_multiprocessing_child_exits() -> None:
     out = ran(
         FORKS
         + """

@@ -41,7 +41,7 @@ class Flaky:
         return self.calls
 
 
-def test_a_call_that_raises_is_made_again_in_its_place() -> None:
+def test_a_failed_call_is_retried_in_its_original_position() -> None:
     order: list[str] = []
     flaky = Flaky(2)
 
@@ -57,7 +57,7 @@ def test_a_call_that_raises_is_made_again_in_its_place() -> None:
     assert order == ["flaky"] * 3 + ["second"]
 
 
-def test_the_attempt_and_a_rising_token_are_the_handlers_to_see() -> None:
+def test_a_handler_sees_its_attempt_and_a_rising_token() -> None:
     seen: list[tuple[int, int, int]] = []
 
     def call() -> None:
@@ -73,7 +73,7 @@ def test_the_attempt_and_a_rising_token_are_the_handlers_to_see() -> None:
     assert list(tokens) == sorted(set(tokens))
 
 
-def test_when_attempts_are_used_up_the_future_has_the_last_exception() -> None:
+def test_after_the_last_attempt_the_future_has_the_last_exception() -> None:
     flaky = Flaky(9)
     with KeyedExecutor(2, retry=AT_ONCE) as executor:
         future = executor.submit_keyed("a", flaky)
@@ -83,7 +83,7 @@ def test_when_attempts_are_used_up_the_future_has_the_last_exception() -> None:
 
 
 @pytest.mark.parametrize("pool", [None, "threads"])
-def test_calls_that_fail_leave_nothing_behind_however_many_they_are(pool: str | None) -> None:
+def test_many_failed_calls_leave_no_dead_letters(pool: str | None) -> None:
     # More than a queue keeps dead letters: the next one would be held, and its future never end.
     with futures.ThreadPoolExecutor(1) as threads:
         executor = KeyedExecutor(1, retry=Retry(attempts=1), pool=threads if pool else None)
@@ -99,14 +99,14 @@ def test_calls_that_fail_leave_nothing_behind_however_many_they_are(pool: str | 
         assert (stats.dead, stats.held, stats.unsettled) == (0, 0, 0)
 
 
-def test_what_the_policy_does_not_name_is_held_where_it_holds() -> None:
+def test_an_exception_not_in_the_policy_holds_the_call_if_the_policy_says_so() -> None:
     with KeyedExecutor(1, retry=Retry(first=0, on=(OSError,), then="hold")) as executor:
         future, behind = held(executor, Flaky(1))
         assert executor.queue.retry(future.id)
         assert future.result(LONG) == 2 and behind.result(LONG) == 0
 
 
-def test_what_the_policy_does_not_name_is_given_up_at_once() -> None:
+def test_an_exception_not_in_the_policy_fails_the_call_at_once() -> None:
     policy = Retry(attempts=3, first=0, on=(OSError,))
     with KeyedExecutor(1, retry=policy) as executor:
         for flaky in (Flaky(9, KeyError), Flaky(9, SystemExit)):
@@ -119,9 +119,7 @@ def test_what_the_policy_does_not_name_is_given_up_at_once() -> None:
 
 @pytest.mark.parametrize("pool", [None, "threads"])
 @pytest.mark.parametrize("then", ["dead", "hold"])
-def test_a_call_that_rejects_is_not_made_again(
-    pool: str | None, then: Literal["dead", "hold"]
-) -> None:
+def test_a_rejected_call_is_not_retried(pool: str | None, then: Literal["dead", "hold"]) -> None:
     calls = []
 
     def call() -> None:
@@ -139,7 +137,7 @@ def test_a_call_that_rejects_is_not_made_again(
 
 
 @pytest.mark.parametrize("pool", [None, "threads"])
-def test_a_call_says_when_it_is_made_again_whatever_the_policy_retries(pool: str | None) -> None:
+def test_retry_after_retries_a_call_whatever_the_policy(pool: str | None) -> None:
     calls = []
 
     def call() -> int:
@@ -158,12 +156,12 @@ def test_a_call_says_when_it_is_made_again_whatever_the_policy_retries(pool: str
     assert calls == [1, 2]
 
 
-def test_retries_for_ever_end_when_it_succeeds() -> None:
+def test_unlimited_retries_end_when_the_call_succeeds() -> None:
     with KeyedExecutor(1, retry=Retry(attempts=None, first=0)) as executor:
         assert executor.submit(Flaky(500)).result(LONG) == 501
 
 
-def test_a_backoff_needs_no_other_call_to_end() -> None:
+def test_a_backoff_ends_without_another_call() -> None:
     with KeyedExecutor(1, retry=Retry(first=0.01, jitter=False)) as executor:
         assert executor.submit(Flaky(2)).result(LONG) == 3
 
@@ -181,7 +179,7 @@ def test_the_future_is_pending_between_attempts_and_can_be_cancelled() -> None:
         assert behind.result(LONG) == 0 and flaky.calls == 1
 
 
-def test_shutdown_can_cancel_what_backs_off() -> None:
+def test_shutdown_can_cancel_calls_in_backoff() -> None:
     with KeyedExecutor(1, retry=Retry(first=3600)) as executor:
         future = executor.submit_keyed("a", Flaky(9))
         executor.submit(int).result(LONG)
@@ -201,7 +199,7 @@ def held(executor: KeyedExecutor, flaky: Flaky) -> tuple[Any, Any]:
     return future, behind
 
 
-def test_a_held_call_is_made_again_when_an_operator_says_so() -> None:
+def test_a_held_call_is_retried_by_an_operator() -> None:
     with KeyedExecutor(1, retry=HOLD) as executor:
         future, behind = held(executor, Flaky(1))
         assert executor.queue.retry(future.id)
@@ -243,7 +241,7 @@ def hung(executor: KeyedExecutor) -> tuple[Gate, Any, list[Lease[Any]]]:
     return gate, future, leases
 
 
-def test_a_skipped_call_is_cancelled_and_its_key_free_at_once() -> None:
+def test_a_skipped_call_is_cancelled_and_frees_its_key_at_once() -> None:
     with KeyedExecutor(2) as executor:
         gate, future, leases = hung(executor)
         behind = executor.submit_keyed("a", str)
@@ -267,7 +265,7 @@ def test_a_buried_call_has_lost_its_lease() -> None:
 
 
 @pytest.mark.parametrize("then", ["retry", "hold"])
-def test_a_revoked_call_is_made_again_and_the_first_one_no_longer_counts(
+def test_a_revoked_call_is_retried_and_the_first_run_is_ignored(
     then: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     attempts: list[int] = []
@@ -296,7 +294,7 @@ def test_a_revoked_call_is_made_again_and_the_first_one_no_longer_counts(
 
 
 @pytest.mark.parametrize("raises", [False, True])
-def test_whatever_a_revoked_call_comes_to_is_dropped(raises: bool) -> None:
+def test_the_outcome_of_a_revoked_call_is_dropped(raises: bool) -> None:
     with KeyedExecutor(1, retry=Retry(attempts=5, first=3600)) as executor:
         gate, future, leases = hung(executor)
         gate.result = ValueError("late") if raises else "late"
@@ -309,7 +307,7 @@ def test_whatever_a_revoked_call_comes_to_is_dropped(raises: bool) -> None:
         assert executor.queue.skip(future.id)
 
 
-def test_another_thread_takes_the_place_of_one_that_is_left_to_a_revoked_call() -> None:
+def test_a_thread_occupied_by_a_revoked_call_is_replaced() -> None:
     with KeyedExecutor(1) as executor:
         gate, future, _ = hung(executor)
         (left,) = threads_of(executor)
@@ -325,7 +323,7 @@ def test_another_thread_takes_the_place_of_one_that_is_left_to_a_revoked_call() 
         assert not left.is_alive()
 
 
-def test_a_left_thread_for_calls_without_keys_is_replaced_by_one_such() -> None:
+def test_a_reserved_thread_occupied_by_a_revoked_call_is_replaced_by_a_reserved_one() -> None:
     with KeyedExecutor(2, unkeyed_workers=1) as executor, busy(executor, "b"):
         gate = Gate()
         future: Any = executor.submit(gate)
@@ -337,7 +335,7 @@ def test_a_left_thread_for_calls_without_keys_is_replaced_by_one_such() -> None:
         gate.open.set()
 
 
-def test_a_revoke_that_changes_nothing_replaces_nobody() -> None:
+def test_a_revoke_that_changes_nothing_starts_no_thread() -> None:
     with KeyedExecutor(1) as executor:
         future: Any = executor.submit(int)
         future.result(LONG)

@@ -45,14 +45,14 @@ def test_as_completed_and_wait_take_futures_of_several_kinds() -> None:
         assert [future.result() for future in ended] == [3, 3]
 
 
-def test_one_future_named_twice_is_one() -> None:
+def test_wait_counts_a_future_named_twice_once() -> None:
     with KeyedExecutor(1) as executor:
         future = executor.submit(int)
         assert list(futures.as_completed([future, future], LONG)) == [future]
         assert futures.wait([future, future], LONG).done == {future}
 
 
-def test_each_cancel_is_a_cancel_or_a_result() -> None:
+def test_a_future_is_either_cancelled_or_has_a_result() -> None:
     with KeyedExecutor(4) as executor:
         for n in range(1000):
             future = executor.submit_keyed(n % 3, abs, -n)
@@ -63,7 +63,7 @@ def test_each_cancel_is_a_cancel_or_a_result() -> None:
         executor.queue.join(LONG)
 
 
-def test_threads_that_cancel_one_call_agree() -> None:
+def test_threads_that_cancel_the_same_call_agree_on_the_outcome() -> None:
     with KeyedExecutor(1) as executor:
         for _ in range(50):
             gate = Gate()
@@ -89,7 +89,7 @@ def test_threads_that_cancel_one_call_agree() -> None:
             gate.open.set()
 
 
-def test_the_default_executor_of_a_library_that_only_knows_executors() -> None:
+def test_the_executor_can_be_the_default_executor_of_asyncio() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         variable = contextvars.ContextVar("variable", default=0)
@@ -112,7 +112,7 @@ def test_a_context_copied_in_a_call_has_no_lease_outside() -> None:
             context.run(current_lease)
 
 
-def test_executors_within_executors() -> None:
+def test_executors_can_be_the_pools_of_other_executors() -> None:
     with (
         KeyedExecutor(2) as one,
         KeyedExecutor(2, pool=one) as two,
@@ -122,7 +122,7 @@ def test_executors_within_executors() -> None:
         assert [call.result(LONG) for call in calls] == list(range(10))
 
 
-def test_an_exception_in_the_block_waits_for_the_calls_and_goes_on() -> None:
+def test_an_exception_in_a_with_block_waits_for_calls_and_is_reraised() -> None:
     calls: list[futures.Future[int]] = []
 
     def submit_and_fail() -> None:
@@ -144,7 +144,7 @@ def refuses() -> Refuses:
     return Refuses()
 
 
-def test_what_cannot_be_pickled_says_why() -> None:
+def test_an_argument_that_cannot_be_pickled_is_reported() -> None:
     with processes(1) as pool, KeyedExecutor(1, pool=pool) as executor:
         given = executor.submit_keyed("a", str, Refuses())
         made = executor.submit_keyed("a", refuses)
@@ -153,7 +153,7 @@ def test_what_cannot_be_pickled_says_why() -> None:
         assert executor.submit_keyed("a", int).result(LONG) == 0
 
 
-def test_it_says_what_it_is() -> None:
+def test_an_executor_has_a_useful_repr() -> None:
     with KeyedExecutor(2, thread_name_prefix="mail") as executor:
         gate = Gate()
         executor.submit_keyed("a", gate)
@@ -163,7 +163,7 @@ def test_it_says_what_it_is() -> None:
         gate.open.set()
 
 
-def test_a_subclass_and_its_arguments() -> None:
+def test_a_subclass_may_take_its_own_arguments() -> None:
     class Mail(KeyedExecutor):
         def __init__(self, room: str) -> None:
             super().__init__(2, thread_name_prefix=room)
@@ -174,7 +174,7 @@ def test_a_subclass_and_its_arguments() -> None:
         assert executor.room == "room" and repr(executor).startswith("<Mail 'room'")
 
 
-def test_weak_references_and_type_arguments_and_no_pickling() -> None:
+def test_an_executor_supports_weak_references_and_type_arguments_but_not_pickling() -> None:
     with KeyedExecutor(1) as executor:
         future = executor.submit(int)
         assert weakref.ref(executor)() is executor and weakref.ref(future)() is future

@@ -28,7 +28,7 @@ def asleep() -> None:
 
 
 @pytest.mark.parametrize("held_by", ["argument", "keyword", "function", "two arguments"])
-def test_what_a_call_held_goes_after_who_waits_was_woken(held_by: str) -> None:
+def test_references_of_a_call_are_released_after_its_waiters_are_woken(held_by: str) -> None:
     seen, begin = threading.Event(), threading.Event()
     met: list[bool] = []
     with KeyedExecutor(1) as executor:
@@ -59,7 +59,7 @@ def test_what_a_call_held_goes_after_who_waits_was_woken(held_by: str) -> None:
     assert met == [True]
 
 
-def test_a_callback_of_the_asyncio_face_comes_after_who_waits_was_woken() -> None:
+def test_asyncio_callbacks_run_after_waiters_are_woken() -> None:
     seen, begin = threading.Event(), threading.Event()
     met: list[bool] = []
     with KeyedExecutor(1) as executor:

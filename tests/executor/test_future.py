@@ -37,13 +37,13 @@ def waiting(executor: KeyedExecutor, gate: Gate) -> tuple[Future[Any], Future[in
     return running, behind
 
 
-def test_it_is_one_of_the_standard_futures(executor: KeyedExecutor) -> None:
+def test_a_future_is_a_concurrent_futures_future(executor: KeyedExecutor) -> None:
     future = executor.submit(int)
     assert isinstance(future, futures.Future) and isinstance(future, Future)
     assert repr(Future[int]).endswith("Future[int]")
 
 
-def test_its_states(executor: KeyedExecutor, gate: Gate) -> None:
+def test_a_future_reports_its_states(executor: KeyedExecutor, gate: Gate) -> None:
     running, behind = waiting(executor, gate)
     assert (running.running(), running.done(), running.cancelled()) == (True, False, False)
     assert (behind.running(), behind.done(), behind.cancelled()) == (False, False, False)
@@ -61,7 +61,7 @@ def failed(executor: KeyedExecutor) -> futures.Future[Any]:
     return future
 
 
-def test_its_id_is_its_messages(executor: KeyedExecutor, gate: Gate) -> None:
+def test_a_future_has_the_id_of_its_message(executor: KeyedExecutor, gate: Gate) -> None:
     _, behind = waiting(executor, gate)
     assert executor.queue.explain(behind.id).nodes[0].state == "waiting"
     assert Future[int]().id == 0
@@ -71,7 +71,7 @@ def test_its_id_is_its_messages(executor: KeyedExecutor, gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("timeout", [0, 0.01, -1])
-def test_a_result_that_is_not_there_in_time(
+def test_result_raises_timeout_error_at_its_timeout(
     executor: KeyedExecutor, gate: Gate, timeout: float
 ) -> None:
     running, _ = waiting(executor, gate)
@@ -89,7 +89,7 @@ def test_a_timeout_must_be_a_number(executor: KeyedExecutor, gate: Gate) -> None
         running.result("soon")  # type: ignore[arg-type]
 
 
-def test_everybody_who_waits_is_told(executor: KeyedExecutor, gate: Gate) -> None:
+def test_every_waiter_of_a_future_is_woken(executor: KeyedExecutor, gate: Gate) -> None:
     running, _ = waiting(executor, gate)
     results: list[Any] = []
     here = threading.Barrier(9)
@@ -115,7 +115,9 @@ def test_everybody_who_waits_is_told(executor: KeyedExecutor, gate: Gate) -> Non
 
 @pytest.mark.parametrize("end", ["result", "exception", "cancel"])
 @pytest.mark.parametrize("before", [False, True])
-def test_wait_sees_every_end(executor: KeyedExecutor, gate: Gate, end: str, before: bool) -> None:
+def test_wait_reports_every_kind_of_outcome(
+    executor: KeyedExecutor, gate: Gate, end: str, before: bool
+) -> None:
     running, behind = waiting(executor, gate)
     future: futures.Future[Any] = running
     if end == "exception":
@@ -148,7 +150,9 @@ def test_wait_sees_every_end(executor: KeyedExecutor, gate: Gate, end: str, befo
     assert told == [({future}, set())]
 
 
-def test_wait_for_the_first(executor: KeyedExecutor, gate: Gate) -> None:
+def test_wait_returns_at_the_first_completed_or_failed_future(
+    executor: KeyedExecutor, gate: Gate
+) -> None:
     running, _ = waiting(executor, gate)
     quick = executor.submit(int)
     done, not_done = futures.wait([running, quick], LONG, futures.FIRST_COMPLETED)
@@ -160,7 +164,9 @@ def test_wait_for_the_first(executor: KeyedExecutor, gate: Gate) -> None:
     assert not_done == {running}
 
 
-def test_as_completed_gives_each_once_as_it_ends(executor: KeyedExecutor, gate: Gate) -> None:
+def test_as_completed_yields_each_future_once_when_it_ends(
+    executor: KeyedExecutor, gate: Gate
+) -> None:
     running, behind = waiting(executor, gate)
     quick = executor.submit(int)
     quick.result(LONG)
@@ -173,7 +179,7 @@ def test_as_completed_gives_each_once_as_it_ends(executor: KeyedExecutor, gate: 
     assert list(ends) == []
 
 
-def test_as_completed_with_a_timeout(executor: KeyedExecutor, gate: Gate) -> None:
+def test_as_completed_raises_at_its_timeout(executor: KeyedExecutor, gate: Gate) -> None:
     running, _ = waiting(executor, gate)
     with pytest.raises(futures.TimeoutError):
         list(futures.as_completed([running], 0.01))
@@ -188,7 +194,7 @@ def test_wait_takes_futures_of_several_executors(executor: KeyedExecutor) -> Non
 # -- Cancelling it --------------------------------------------------------------------------------
 
 
-def test_what_has_not_begun_can_be_cancelled(executor: KeyedExecutor, gate: Gate) -> None:
+def test_a_pending_call_can_be_cancelled(executor: KeyedExecutor, gate: Gate) -> None:
     running, behind = waiting(executor, gate)
     assert not running.cancel()
     assert behind.cancel() and behind.cancel()
@@ -227,7 +233,9 @@ def test_cancelling_by_the_queue_cancels_the_future(executor: KeyedExecutor, gat
 # -- Callbacks ------------------------------------------------------------------------------------
 
 
-def test_callbacks_are_called_in_order_where_it_ends(executor: KeyedExecutor, gate: Gate) -> None:
+def test_callbacks_are_called_in_order_on_the_thread_that_ends_the_call(
+    executor: KeyedExecutor, gate: Gate
+) -> None:
     running, _ = waiting(executor, gate)
     called: list[tuple[int, futures.Future[Any], str]] = []
 
@@ -245,7 +253,7 @@ def test_callbacks_are_called_in_order_where_it_ends(executor: KeyedExecutor, ga
     assert called[3] == (3, running, threading.current_thread().name)
 
 
-def test_a_callback_is_told_of_a_cancel(executor: KeyedExecutor, gate: Gate) -> None:
+def test_a_callback_is_called_on_cancel(executor: KeyedExecutor, gate: Gate) -> None:
     _, behind = waiting(executor, gate)
     told: list[bool] = []
     behind.add_done_callback(lambda future: told.append(future.cancelled()))
@@ -294,7 +302,7 @@ def test_a_future_is_done_before_the_next_call_on_its_key(executor: KeyedExecuto
 # -- Calls of executors ---------------------------------------------------------------------------
 
 
-def test_it_ends_once(executor: KeyedExecutor) -> None:
+def test_a_future_can_be_completed_only_once(executor: KeyedExecutor) -> None:
     done = executor.submit(int)
     done.result(LONG)
     with pytest.raises(futures.InvalidStateError):
@@ -306,7 +314,7 @@ def test_it_ends_once(executor: KeyedExecutor) -> None:
     assert done.result() == 0
 
 
-def test_made_by_hand() -> None:
+def test_a_future_constructed_directly_works() -> None:
     future: Future[int] = Future()
     assert future.set_running_or_notify_cancel() and not future.cancel()
     future.set_result(5)
@@ -335,7 +343,7 @@ def test_a_signal_that_ends_set_result_leaves_it_as_it_was() -> None:
 # -- Memory ---------------------------------------------------------------------------------------
 
 
-def test_a_dropped_future_is_made_all_the_same(executor: KeyedExecutor) -> None:
+def test_a_call_whose_future_was_dropped_still_runs(executor: KeyedExecutor) -> None:
     ran = threading.Event()
     executor.submit_keyed("a", ran.set)
     assert ran.wait(LONG)
@@ -354,7 +362,7 @@ def test_a_cycle_through_a_future_is_collected(executor: KeyedExecutor) -> None:
     assert gone() is None
 
 
-def test_what_runs_when_a_call_is_let_go_may_ask_the_future(executor: KeyedExecutor) -> None:
+def test_a_destructor_of_an_argument_may_read_the_future(executor: KeyedExecutor) -> None:
     seen: list[object] = []
     made: list[futures.Future[Any]] = []
 
@@ -375,7 +383,7 @@ def test_what_runs_when_a_call_is_let_go_may_ask_the_future(executor: KeyedExecu
     assert seen[1:] == [(True, True, True)]
 
 
-def test_what_interrupts_a_callback_reaches_the_caller_after_the_other_callbacks() -> None:
+def test_an_interrupt_in_a_callback_is_raised_after_the_other_callbacks() -> None:
     future: Future[int] = Future()
     called: list[str] = []
 

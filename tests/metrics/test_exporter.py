@@ -61,7 +61,7 @@ def names_of_figures() -> set[str]:
     }
 
 
-def test_it_tells_what_the_engine_counts(client: Client) -> None:
+def test_the_exporter_reports_the_counts_of_the_engine(client: Client) -> None:
     name = f"q{uuid.uuid4().hex}"
     queue = client.queue(name, str)
     for number in range(5):
@@ -84,7 +84,7 @@ def test_it_tells_what_the_engine_counts(client: Client) -> None:
     checked("check metrics", given=text)
 
 
-def test_ages_are_of_the_engine_s_clock(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ages_use_the_engine_s_clock(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     name = f"q{uuid.uuid4().hex}"
     queue = client.queue(name, str)
     queue.put("x", keys="k")
@@ -99,7 +99,7 @@ def test_ages_are_of_the_engine_s_clock(client: Client, monkeypatch: pytest.Monk
         assert 0 < stats.oldest_ready < 3600 and 0 < stats.oldest_waiting < 3600
 
 
-def test_the_glob_says_of_which_queues(client: Client) -> None:
+def test_a_glob_selects_the_reported_queues(client: Client) -> None:
     mark = uuid.uuid4().hex
     for name in ("a", "b", "c"):
         client.queue(f"{mark}-{name}", str).put("x")
@@ -108,7 +108,7 @@ def test_the_glob_says_of_which_queues(client: Client) -> None:
     assert {dict(labels)["queue"] for labels in puts} == {f"{mark}-a", f"{mark}-b"}
 
 
-def test_keys_are_told_when_asked_for_whatever_is_in_them(client: Client) -> None:
+def test_keys_are_reported_on_request_whatever_bytes_they_have(client: Client) -> None:
     name = f"q{uuid.uuid4().hex}"
     queue = client.queue(name, str)
     odd = 'a "quoted" \\ line\nbreak é'.encode()
@@ -146,7 +146,7 @@ def test_workers_are_counted_by_what_they_do(client: Client) -> None:
     }  # fmt: skip
 
 
-def test_beyond_the_bound_queues_are_summed(client: Client) -> None:
+def test_queues_beyond_the_limit_are_summed(client: Client) -> None:
     mark = uuid.uuid4().hex
     for number in range(4):
         client.queue(f"{mark}-{number}", str).put("x")
@@ -155,7 +155,7 @@ def test_beyond_the_bound_queues_are_summed(client: Client) -> None:
     assert samples(text)["interlock_queues_cut"] == {frozenset(): 1}
 
 
-def test_many_who_scrape_at_once_are_one_question(client: Client) -> None:
+def test_concurrent_scrapes_share_one_engine_query(client: Client) -> None:
     class Counting(Operator):
         asked = 0
         begun, going = threading.Event(), threading.Event()
@@ -180,7 +180,7 @@ def test_many_who_scrape_at_once_are_one_question(client: Client) -> None:
     assert 1 <= Counting.asked <= 2
 
 
-def test_an_engine_that_hangs_or_breaks_is_down_and_told_once(
+def test_an_engine_that_hangs_or_fails_is_reported_down_and_logged_once(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     going = threading.Event()
@@ -214,7 +214,7 @@ def test_an_engine_that_hangs_or_breaks_is_down_and_told_once(
         assert caplog.records[-1].exc_info
 
 
-def test_the_command_serves_until_it_is_told_to_stop(start: Started, tmp_path: Path) -> None:
+def test_the_command_serves_until_a_signal(start: Started, tmp_path: Path) -> None:
     port = free_port()
     exporter = start("exporter", "--url", f"redis://127.0.0.1:{port}?timeout=1", "--port", "0")
     # Nobody is there yet: that is no reason to end.
@@ -260,7 +260,7 @@ def test_wrong_usage_is_named(
     assert (found, said in capsys.readouterr().err) == (code, True)
 
 
-def test_a_port_that_is_taken_is_1(start: Started, hub_url: str) -> None:
+def test_a_port_in_use_exits_with_1(start: Started, hub_url: str) -> None:
     first = start("exporter", "--url", hub_url, "--port", "0")
     second = start("exporter", "--url", hub_url, "--port", first.address)
     assert second.end() == 1
@@ -288,7 +288,7 @@ BLOCKED = {
 }
 
 
-def test_an_exporter_tells_how_many_messages_are_blocked(client: Client) -> None:
+def test_the_exporter_reports_blocked_messages(client: Client) -> None:
     name = f"q{uuid.uuid4().hex}"
     client.queue(name, str).put("x", keys="k")
     text = Exporter(operator_of(client), name).text()
@@ -302,7 +302,7 @@ def test_an_exporter_tells_how_many_messages_are_blocked(client: Client) -> None
     checked("check metrics", given=text)
 
 
-def test_a_hub_tells_how_many_messages_are_blocked_too(hub: interlock.Hub) -> None:
+def test_a_hub_reports_blocked_messages(hub: interlock.Hub) -> None:
     with connect(hub.url) as client:
         stall(client, "stalled")
         with urlopen(f"http://{hub.http_address}/metrics") as answer:

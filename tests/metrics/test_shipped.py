@@ -68,7 +68,7 @@ EXPRESSIONS = [
 RULES = re.findall(r"- alert: (\w+)\n\s+expr: (?:\|\n((?:\s{10,}.*\n)+)|(.*)\n)", shipped.rules())
 
 
-def test_the_rules_are_valid_and_each_alert_is_tried(tmp_path: Path) -> None:
+def test_the_rules_are_valid_and_each_alert_is_tested(tmp_path: Path) -> None:
     (tmp_path / "interlock.yml").write_text(shipped.rules())
     shutil.copy(HERE / "alerts.yml", tmp_path)
     checked("check rules", str(tmp_path / "interlock.yml"))
@@ -80,7 +80,7 @@ def test_the_rules_are_valid_and_each_alert_is_tried(tmp_path: Path) -> None:
     assert fired == names
 
 
-def test_trouble_of_each_kind_is_an_alert(tmp_path: Path) -> None:
+def test_each_kind_of_node_trouble_raises_an_alert(tmp_path: Path) -> None:
     (tmp_path / "interlock.yml").write_text(shipped.rules())
     alerts = [
         {
@@ -108,7 +108,7 @@ def test_trouble_of_each_kind_is_an_alert(tmp_path: Path) -> None:
     checked("test rules", str(tmp_path / "kinds.yml"))
 
 
-def test_dashboard_and_rules_ask_for_metrics_that_there_are() -> None:
+def test_dashboard_and_rules_query_existing_metrics() -> None:
     for text in (shipped.dashboard(), *(block or line for _, block, line in RULES)):
         unknown = set(NAME.findall(text)) - known()
         assert not unknown
@@ -124,7 +124,7 @@ def test_the_dashboard_shows_each_queue_metric_in_the_panel_that_it_names() -> N
             assert family.name in NAME.findall(json.dumps(there)), family.name
 
 
-def test_every_panel_says_what_it_shows_and_has_a_place_of_its_own() -> None:
+def test_every_panel_has_a_description_and_its_own_place() -> None:
     told = panels()
     assert len({panel["id"] for panel in told}) == len(told)
     taken: set[tuple[int, int]] = set()
@@ -143,7 +143,7 @@ def test_every_panel_says_what_it_shows_and_has_a_place_of_its_own() -> None:
     assert used == {one["name"] for one in variables}
 
 
-def test_the_command_prints_both(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_dashboard_and_rules(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["exporter", "--print-dashboard"]) == 0
     assert json.loads(capsys.readouterr().out)["title"] == "Interlock"
     assert main(["exporter", "--print-rules"]) == 0
@@ -207,7 +207,7 @@ def rising(made: Prometheus) -> bool:
     return all(made.query(one) for one in rates)
 
 
-def test_promtool_has_nothing_against_any_figure_of_a_hub() -> None:
+def test_promtool_accepts_every_metric_of_a_hub() -> None:
     # With a table and a store, which few hubs have both.
     all_of = [{figure.name: 1 for figure in some} for some in (TABLE_FIGURES, STORE_FIGURES)]
     text = metrics.text({one.name: 1 for one in FIGURES}, {"t": all_of[0]}, {"s": all_of[1]})
@@ -220,7 +220,7 @@ MAY_BE_EMPTY = ("interlock_queue_key_waiting", "retried|dead|held")
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_a_panel_has_data(scraped: Prometheus, expression: str) -> None:
+def test_every_panel_has_data(scraped: Prometheus, expression: str) -> None:
     found = scraped.query(filled(expression))
     assert found or any(one in expression for one in MAY_BE_EMPTY)
 
@@ -239,7 +239,7 @@ def test_the_rules_are_evaluated_without_a_fault(scraped: Prometheus) -> None:
         assert all(scraped.query(f"count({metric})") for metric in metrics), name
 
 
-def test_hub_and_exporter_tell_the_same_of_queues(scraped: Prometheus) -> None:
+def test_hub_and_exporter_report_the_same_queue_metrics(scraped: Prometheus) -> None:
     def names(job: str) -> set[str]:
         query = f'count by (__name__) ({{job="{job}", __name__=~"interlock_queue.*"}})'
         return {one["metric"]["__name__"] for one in scraped.query(query)}

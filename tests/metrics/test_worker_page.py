@@ -54,7 +54,7 @@ EXPECTED = {"fry acked": 4, "fry deferred": 2, "fry rejected": 2, "fry retried":
 
 
 @pytest.mark.parametrize("pool", ["thread", "process"])
-def test_a_page_of_all_families_and_whether_it_is_well(
+def test_the_metrics_page_has_all_families_and_the_health_page_works(
     start: Started, hub_url: str, pool: str
 ) -> None:
     worker = start(
@@ -96,7 +96,9 @@ def settled(address: str) -> dict[str, float]:
     return {name: count for name, count in handled(address).items() if "deferred" not in name}
 
 
-def test_several_processes_are_one_page_that_never_falls(start: Started, hub_url: str) -> None:
+def test_metrics_of_several_processes_are_summed_and_never_fall(
+    start: Started, hub_url: str
+) -> None:
     worker = start("worker", APP, "--url", hub_url, "--metrics", "0", "--processes", "2")
     with pytest.raises(HTTPError):
         # Nobody is ready as soon as the port is there.
@@ -142,7 +144,7 @@ def restarts(address: str) -> float:
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_a_port_that_is_taken_ends_it_before_it_takes_messages(
+def test_a_port_in_use_ends_the_worker_before_it_leases(
     start: Started, hub_url: str, processes: str
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -154,7 +156,7 @@ def test_a_port_that_is_taken_ends_it_before_it_takes_messages(
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_without_prometheus_client_it_says_what_to_install(
+def test_without_prometheus_client_the_error_names_the_package(
     start: Started, hub_url: str, tmp_path: Path, processes: str
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(
@@ -169,7 +171,7 @@ def test_without_prometheus_client_it_says_what_to_install(
     assert "pip install '.[metrics]' in the clone" in worker.said
 
 
-def test_a_worker_of_a_program_is_collected_by_its_own_registry() -> None:
+def test_an_embedded_worker_can_be_collected_by_the_program_s_registry() -> None:
     app = App("memory://")
 
     @app.task

@@ -55,7 +55,7 @@ Signed-By:
 """
 
 
-def test_a_stanza_gives_its_host_and_its_key(tmp_path: Path) -> None:
+def test_a_deb822_source_yields_host_and_key(tmp_path: Path) -> None:
     made = backports(tmp_path, {"sources.list.d/debian.sources": DEB822})
     assert made == {
         "sources.list.d/interlock-backports.sources": (
@@ -67,7 +67,7 @@ def test_a_stanza_gives_its_host_and_its_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["sources.list", "sources.list.d/house.list"])
-def test_a_line_gives_its_host_and_its_options(tmp_path: Path, name: str) -> None:
+def test_a_one_line_source_yields_host_and_options(tmp_path: Path, name: str) -> None:
     text = (
         "# deb http://no.example/debian bookworm main\n"
         "deb-src http://sources.example/debian bookworm main\n"

@@ -47,20 +47,20 @@ class RemoteQueue:
 '''
 
 
-def test_lines_of_one_face_alone_are_in_that_one(tmp_path: Path) -> None:
+def test_lines_for_one_api_are_generated_only_there(tmp_path: Path) -> None:
     source = tmp_path / "source.py"
     source.write_text(SOURCE)
     assert faces.blocking(source) == MADE
 
 
-def test_the_committed_modules_are_what_their_sources_give(
+def test_the_committed_modules_match_their_sources(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["faces.py", "--check"])
     assert faces.main() == 0, capsys.readouterr().err
 
 
-def test_a_module_that_was_changed_by_hand_is_found(
+def test_a_generated_module_edited_by_hand_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["faces.py", "--check"])

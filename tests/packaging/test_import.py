@@ -42,7 +42,7 @@ def added() -> set[str]:
 
 
 @pytest.mark.parametrize("module", NOT_LOADED)
-def test_import_does_not_load(module: str, added: set[str]) -> None:
+def test_importing_interlock_loads_no_optional_modules(module: str, added: set[str]) -> None:
     assert module not in added
 
 
@@ -69,7 +69,7 @@ def test_every_public_class_and_function_is_described() -> None:
             assert inspect.getdoc(value), f"{name} has no docstring"
 
 
-def test_every_public_class_is_found_where_it_says_it_is() -> None:
+def test_every_public_class_can_be_imported_from_its_module() -> None:
     # Pickle and tracebacks use this name, so it must be importable for a public class.
     for name in interlock.__all__:
         value = getattr(interlock, name)

@@ -23,19 +23,19 @@ SOURCES = sorted(
 LONGEST = 600
 
 
-def test_no_file_is_too_long_to_be_read_at_once() -> None:
+def test_no_file_exceeds_the_line_limit() -> None:
     lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
     assert len(lines) > 500, "the sources were not found"
     long = {str(path.relative_to(ROOT)): count for path, count in lines.items() if count > LONGEST}
     assert not long
 
 
-def test_no_module_is_called_by_a_word_that_says_nothing() -> None:
+def test_no_module_has_a_meaningless_name() -> None:
     vague = {"common", "helpers", "misc", "util", "utils"}
     assert not [str(path) for path in SOURCES if path.stem in vague]
 
 
-def test_the_core_knows_no_python() -> None:
+def test_the_core_crate_does_not_depend_on_python() -> None:
     manifest = (ROOT / "crates" / "interlock-core" / "Cargo.toml").read_text()
     assert not re.search(r"^(pyo3|interlock-python)\b", manifest, re.MULTILINE)
 

@@ -35,12 +35,14 @@ def crate(name: str = "one", version: str = "1.0.0", **other: Any) -> dict[str, 
         ("Apache-2.0 WITH Some-exception", False),
     ],
 )
-def test_an_expression_is_permitted_by_what_is_allowed(expression: str, expected: bool) -> None:
+def test_a_licence_expression_is_checked_against_the_allowed_licences(
+    expression: str, expected: bool
+) -> None:
     assert permitted(expression, {"MIT", "Zlib"}) is expected
 
 
 @pytest.mark.parametrize("expression", ["MIT OR", "(MIT", "MIT Zlib", "AND MIT", "MIT)", "MI?T"])
-def test_what_is_no_expression_is_refused(expression: str) -> None:
+def test_an_invalid_licence_expression_is_refused(expression: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         permitted(expression, {"MIT", "Zlib"})
 
@@ -60,11 +62,11 @@ def test_what_is_no_expression_is_refused(expression: str) -> None:
         ),
     ],
 )
-def test_what_is_forbidden_is_named(packages: list[dict[str, Any]], fault: str) -> None:
+def test_a_forbidden_licence_is_named(packages: list[dict[str, Any]], fault: str) -> None:
     (found,) = check(packages, POLICY)
     assert found.startswith(fault)
 
 
-def test_a_path_within_the_workspace_is_no_fault() -> None:
+def test_a_path_dependency_within_the_workspace_is_allowed() -> None:
     path = {"name": "two", "req": "*", "path": "crates/two"}
     assert not list(check([crate(source=None, dependencies=[path])], POLICY))

@@ -27,14 +27,14 @@ def optimised(*words: str) -> str:
     return done.stdout
 
 
-def test_the_main_job_of_each_face_is_done() -> None:
+def test_each_api_works_under_python_o() -> None:
     program = Path(__file__).with_name("optimised.py")
     assert optimised(str(program)) == "ran without asserts\n"
 
 
-def test_every_module_can_be_imported() -> None:
+def test_every_module_can_be_imported_under_python_o() -> None:
     assert optimised("-c", EVERY_MODULE) == "all\n"
 
 
-def test_the_command_has_its_help() -> None:
+def test_the_command_prints_help_under_python_o() -> None:
     assert "interlock queue" in optimised("-m", "interlock", "queue", "--help")

@@ -19,13 +19,13 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_what_an_image_is_built_from_is_there_and_not_left_out(source: str) -> None:
+def test_files_an_image_copies_exist_and_are_not_ignored(source: str) -> None:
     assert (ROOT / source).exists()
     left_out = (ROOT / ".dockerignore").read_text().splitlines()
     assert not [line for line in left_out if fnmatch.fnmatch(source, line)]
 
 
-def test_an_image_is_built_from_all_that_the_build_reads(tmp_path: Path) -> None:
+def test_an_image_copies_every_file_the_build_reads(tmp_path: Path) -> None:
     for source in SOURCES:
         path = ROOT / source
         if path.is_dir():
@@ -47,7 +47,7 @@ def test_the_images_build_with_the_maturin_of_the_project() -> None:
     assert PROJECT["dependency-groups"]["build"] == [maturin]
 
 
-def test_each_stage_is_made_from_one_above_it_or_an_image_with_its_registry() -> None:
+def test_each_stage_is_based_on_an_earlier_one_or_a_full_image_name() -> None:
     known: set[str] = set()
     for base, name in re.findall(r"^FROM (\S+) AS (\S+)$", CONTAINERFILE, re.MULTILINE):
         assert base in known or base.startswith("docker.io/library/")
@@ -57,7 +57,7 @@ def test_each_stage_is_made_from_one_above_it_or_an_image_with_its_registry() ->
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
-def test_a_workflow_calls_what_is_there(workflow: Path) -> None:
+def test_commands_of_a_workflow_exist(workflow: Path) -> None:
     text = workflow.read_text(encoding="utf-8")
     assert set(re.findall(r"\bmake ([a-z-]+)", text)) <= TARGETS
     named = re.findall(r"(?:run: |python -I )((?:\.ci|scripts)/[\w./]+)", text)
@@ -65,7 +65,7 @@ def test_a_workflow_calls_what_is_there(workflow: Path) -> None:
     assert not [name for name in named if not (ROOT / name).exists()]
 
 
-def test_the_wheels_are_made_for_every_python_that_the_package_says_it_serves() -> None:
+def test_wheels_are_built_for_every_supported_python() -> None:
     served = [
         line.rpartition(" ")[2]
         for line in PROJECT["project"]["classifiers"]

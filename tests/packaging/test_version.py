@@ -18,13 +18,13 @@ MANIFESTS = sorted(ROOT.glob("crates/*/Cargo.toml"))
 MAY_REPEAT = {"Cargo.toml", "Cargo.lock", "CHANGELOG.md"}
 
 
-def test_the_package_tells_the_version_of_cargo_toml() -> None:
+def test_the_package_has_the_version_of_cargo_toml() -> None:
     assert interlock.__version__ == VERSION
     assert metadata.version("interlock") == VERSION
 
 
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda p: p.parent.name)
-def test_every_crate_takes_the_version_of_the_workspace(manifest: Path) -> None:
+def test_every_crate_inherits_the_version_of_the_workspace(manifest: Path) -> None:
     assert tomllib.loads(manifest.read_text())["package"]["version"] == {"workspace": True}
 
 
@@ -46,12 +46,12 @@ def test_no_other_file_repeats_the_version() -> None:
     assert not repeated
 
 
-def test_the_changelog_has_a_section_for_it() -> None:
+def test_the_changelog_has_a_section_for_the_version() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text()
     assert re.search(rf"^## (Unreleased |\[?){re.escape(VERSION)}", changelog, re.MULTILINE)
 
 
-def test_the_command_tells_it() -> None:
+def test_the_command_prints_the_version() -> None:
     done = subprocess.run(
         [Path(sys.executable).with_name("interlock"), "--version"],
         capture_output=True,

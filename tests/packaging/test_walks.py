@@ -32,7 +32,7 @@ def test_no_walk_is_over_its_limit() -> None:
     } < set(put["entries"])
 
 
-def test_a_walk_over_its_limit_is_told(
+def test_a_walk_over_its_limit_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["walks.py"])
@@ -41,12 +41,12 @@ def test_a_walk_over_its_limit_is_told(
     assert "6 files; allowed: 5" in capsys.readouterr().out
 
 
-def test_a_file_that_is_entered_twice_is_told() -> None:
+def test_a_file_entered_twice_is_reported() -> None:
     walk = walks.Walk("put on an engine", ["a.py", "b.py", "a.py"])
     assert walk.fault == "entered twice: a.py"
 
 
-def test_a_walk_that_was_counted_names_files_that_there_are() -> None:
+def test_counted_walks_name_existing_files() -> None:
     name = "put from the hub's socket to the disk"
     assert walks.Walk(name, list(walks.COUNTED[name]), None).fault == ""
     gone = walks.Walk(name, ["interlock-hub/src/gone.rs"], None)

@@ -47,7 +47,7 @@ def test_the_wheel_holds_nothing_else(wheel: zipfile.ZipFile) -> None:
     assert not [name for name in wheel.namelist() if "__pycache__" in name]
 
 
-def test_the_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_has_complete_metadata(wheel: zipfile.ZipFile) -> None:
     (name,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
     metadata = email.message_from_bytes(wheel.read(name))
     assert metadata["Name"] == "interlock"

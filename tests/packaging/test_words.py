@@ -42,7 +42,9 @@ def test_a_part_of_a_word_is_accepted(name: str) -> None:
         ("c.lua", "--[[ seat\n]] local taken = 'x' -- seat"),
     ],
 )
-def test_comments_and_strings_have_no_names(file: str, text: str, tmp_path: Path) -> None:
+def test_comments_and_strings_are_not_checked_for_names(
+    file: str, text: str, tmp_path: Path
+) -> None:
     path = tmp_path / file
     path.write_text(text)
     found = list(names(path))
@@ -70,7 +72,7 @@ def test_phrases_are_found_across_lines(suffix: str, text: str, line: int) -> No
     "text",
     ["# there is no timer", "# it is no longer there", "# so many that it is full", "x = whoever"],
 )
-def test_right_english_is_accepted(text: str) -> None:
+def test_correct_english_is_accepted(text: str) -> None:
     assert not list(phrases(text, ".py"))
 
 
@@ -103,7 +105,7 @@ def shown_names() -> Iterator[str]:
         yield from json_fields(ast.parse(path.read_text(encoding="utf-8")))
 
 
-def test_words_that_were_given_up_do_not_come_back() -> None:
+def test_refused_words_are_not_used() -> None:
     shown = list(shown_names())
     assert {"acked", "dead", "oldest_waiting", "state"} <= set(shown)
     found = {name: RETIRED[name] for name in shown if name in RETIRED}

@@ -47,7 +47,7 @@ def queue(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("called", CALLS)
-def test_an_argument_is_taken_or_refused_in_words(queue: Any, called: str) -> None:
+def test_an_argument_is_accepted_or_refused_with_a_clear_error(queue: Any, called: str) -> None:
     given, argument, allowed = CALLS[called]
     call = getattr(queue, called.partition(",")[0])
     queue.put("m", keys="a", delay=100)
@@ -72,7 +72,7 @@ def test_an_argument_is_taken_or_refused_in_words(queue: Any, called: str) -> No
     assert queue.stats() == before
 
 
-def test_an_id_of_a_class_derived_from_int_is_its_number(queue: Any) -> None:
+def test_an_id_of_an_int_subclass_is_accepted(queue: Any) -> None:
     class Named(int):
         def __repr__(self) -> str:
             raise Hostile("__repr__")
@@ -90,7 +90,7 @@ def test_an_id_of_a_class_derived_from_int_is_its_number(queue: Any) -> None:
         assert payload == 2
 
 
-def test_a_batch_that_holds_what_is_no_lease_settles_nothing(queue: Any) -> None:
+def test_a_batch_with_an_item_that_is_not_a_lease_settles_nothing(queue: Any) -> None:
     queue.put_many([1, 2])
     first, second = queue.get_many(2)
     with pytest.raises(TypeError, match=r"ack_many\(\): leases\[1\] is str"):
@@ -114,14 +114,14 @@ def test_a_retry_policy_names_what_is_wrong(options: Any, words: str) -> None:
         Retry(**options)
 
 
-def test_a_name_with_a_lone_surrogate_is_refused_in_words() -> None:
+def test_a_name_with_a_lone_surrogate_is_refused_with_a_clear_error() -> None:
     with pytest.raises(ValueError, match="name"):
         KeyedQueue(name="\ud800")
     with connect("memory://") as client, pytest.raises(ValueError, match=r"name is .*surrogate"):
         client.queue("\ud800")
 
 
-def test_why_a_dead_letter_waits_is_answered_without_the_others() -> None:
+def test_explaining_a_dead_letter_reads_no_other_dead_letters() -> None:
     looked = []
 
     class Letter(KeyedQueue[int]):

@@ -51,7 +51,7 @@ def filled(count: int = 5, **options: Any) -> KeyedQueue[Any]:
 
 
 @both
-def test_it_is_a_sequence_of_leases(take: Take) -> None:
+def test_a_batch_is_a_sequence_of_leases(take: Take) -> None:
     q = filled()
     batch: Any = take(q, 9)
     kind, lease_kind = (LeaseBatch, Lease) if take is of_threads else (AsyncLeaseBatch, AsyncLease)
@@ -88,7 +88,7 @@ def test_it_is_a_sequence_of_leases(take: Take) -> None:
 
 
 @both
-def test_a_lease_is_made_once_and_then_the_same(take: Take) -> None:
+def test_indexing_a_batch_returns_the_same_lease_each_time(take: Take) -> None:
     q = filled()
     batch = take(q, 9)
     assert batch[1] is batch[1] is batch[1:2][0] is list(batch)[1]
@@ -98,7 +98,7 @@ def test_a_lease_is_made_once_and_then_the_same(take: Take) -> None:
     q.ack_many(batch)
 
 
-def test_the_payloads_are_a_list_of_the_callers_own() -> None:
+def test_payloads_returns_a_new_list() -> None:
     q = filled(3)
     batch = q.get_many(9)
     batch.payloads.clear()
@@ -108,7 +108,7 @@ def test_the_payloads_are_a_list_of_the_callers_own() -> None:
 
 
 @both
-def test_a_lease_of_it_is_entered_and_settled_like_any_other(take: Take) -> None:
+def test_a_lease_of_a_batch_is_entered_and_settled_like_any_other(take: Take) -> None:
     q = filled(4)
     batch = take(q, 9)
     if take is of_threads:
@@ -134,7 +134,7 @@ def test_a_lease_of_it_is_entered_and_settled_like_any_other(take: Take) -> None
 
 
 @both
-def test_all_of_it_is_settled_in_one_call(take: Take) -> None:
+def test_a_batch_is_settled_by_one_call(take: Take) -> None:
     q = filled()
     q.put(5, keys="key 1", shared="shared")
     batch = take(q, 9)
@@ -154,7 +154,7 @@ def test_all_of_it_is_settled_in_one_call(take: Take) -> None:
 
 
 @both
-def test_what_was_settled_or_lost_before_is_told_when_the_rest_is_settled(take: Take) -> None:
+def test_settling_a_batch_reports_leases_already_settled_or_lost(take: Take) -> None:
     for asked in ((), (0,), (1, 2), (0, 1, 2, 3, 4)):
         q = filled()
         batch = take(q, 9)
@@ -168,7 +168,7 @@ def test_what_was_settled_or_lost_before_is_told_when_the_rest_is_settled(take: 
         assert [set(lease.keys) for lease in batch[:2]] == [{b"key 0"}, {b"key 1"}]
 
 
-def test_what_was_settled_by_its_own_lease_is_told_too() -> None:
+def test_settling_a_batch_reports_leases_settled_one_by_one() -> None:
     q = filled()
     batch = q.get_many(9)
     batch[1].ack()
@@ -179,7 +179,7 @@ def test_what_was_settled_by_its_own_lease_is_told_too() -> None:
 
 
 @both
-def test_leases_that_ran_out_are_lost(take: Take) -> None:
+def test_expired_leases_of_a_batch_are_lost(take: Take) -> None:
     clock = ManualClock()
     q = filled(lease=5, clock=clock)
     batch = take(q, 9)
@@ -195,7 +195,7 @@ def test_leases_that_ran_out_are_lost(take: Take) -> None:
 
 
 @both
-def test_dropped_without_a_word_each_message_counts_as_a_nack(take: Take) -> None:
+def test_a_batch_dropped_unsettled_nacks_each_message(take: Take) -> None:
     q = filled()
     batch = take(q, 9)
     lease = batch[1]
@@ -228,7 +228,7 @@ def test_dropped_without_a_word_each_message_counts_as_a_nack(take: Take) -> Non
 
 @pytest.mark.filterwarnings("ignore:the leases? of message:ResourceWarning")
 @both
-def test_the_collector_sees_what_it_holds(take: Take) -> None:
+def test_the_garbage_collector_sees_what_a_batch_holds(take: Take) -> None:
     class Payload:
         pass
 
@@ -258,7 +258,7 @@ def test_the_collector_sees_what_it_holds(take: Take) -> None:
         assert gone() is None
 
 
-def test_an_ack_of_all_may_run_code_that_asks_for_its_leases() -> None:
+def test_code_run_by_acking_a_batch_may_read_its_leases() -> None:
     q = filled(3)
     batch = q.get_many(9)
     seen: list[Any] = []
@@ -276,7 +276,7 @@ def test_an_ack_of_all_may_run_code_that_asks_for_its_leases() -> None:
     lease.ack()
 
 
-def test_threads_may_ask_for_leases_and_settle_them_at_once() -> None:
+def test_threads_may_index_and_settle_a_batch_at_the_same_time() -> None:
     for _ in range(20):
         q = filled(64)
         batch = q.get_many(64)
@@ -299,7 +299,7 @@ def test_threads_may_ask_for_leases_and_settle_them_at_once() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-def test_in_the_child_of_a_fork_it_is_the_parents() -> None:
+def test_a_batch_in_a_forked_child_belongs_to_the_parent() -> None:
     program = """
 import os, warnings
 warnings.simplefilter("error")
@@ -326,7 +326,7 @@ assert q.stats().acks == 4
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_interpreter_ends_with_batches_that_nobody_settled() -> None:
+def test_the_interpreter_exits_cleanly_with_unsettled_batches() -> None:
     program = """
 import sys
 from interlock import KeyedQueue
@@ -345,7 +345,7 @@ print("end")
     assert done.returncode == 0 and "end" in done.stdout, done.stderr
 
 
-def test_a_batch_that_may_not_be_told_of_is_given_back() -> None:
+def test_a_dropped_batch_is_nacked_even_if_its_warning_raises() -> None:
     q = filled(3, slow_wait=0)
     iterator: Iterator[int] = iter([])
     with pytest.raises(TypeError):

@@ -97,7 +97,7 @@ ENDS: dict[str, Callable[[Any], object]] = {
 
 @both
 @pytest.mark.parametrize("end", ENDS)
-def test_nothing_of_a_lease_is_left_in_the_next(end: str, of: type) -> None:
+def test_a_reused_lease_object_has_nothing_of_the_previous_lease(end: str, of: type) -> None:
     q, other = KeyedQueue[Any](lease=60), KeyedQueue[Any](name="another", lease=60)
     for n in range(7):
         other.put(n)
@@ -125,7 +125,7 @@ def test_nothing_of_a_lease_is_left_in_the_next(end: str, of: type) -> None:
 
 
 @both
-def test_a_lost_lease_leaves_the_next_one_its_own(of: type) -> None:
+def test_a_lost_lease_does_not_affect_the_next_one(of: type) -> None:
     q = KeyedQueue[Any]()
     id_ = q.put("lost", keys="k")
     lease = fresh(q, of)
@@ -160,7 +160,7 @@ def test_a_refusal_that_was_handled_inside_is_not_raised_again(settle: str) -> N
 
 
 @both
-def test_an_attempt_and_keys_do_not_stay(of: type) -> None:
+def test_a_reused_lease_object_does_not_keep_attempt_and_keys(of: type) -> None:
     q = KeyedQueue[Any]()
     q.put("x", keys=("a", "b", "c"))
     lease = fresh(q, of)
@@ -180,7 +180,7 @@ def test_an_attempt_and_keys_do_not_stay(of: type) -> None:
 
 
 @both
-def test_a_payload_goes_with_its_lease(of: type) -> None:
+def test_a_payload_is_released_with_its_lease(of: type) -> None:
     q = KeyedQueue[Any]()
     payload = Payload()
     gone = weakref.ref(payload)
@@ -194,7 +194,7 @@ def test_a_payload_goes_with_its_lease(of: type) -> None:
 
 
 @both
-def test_a_queue_goes_with_its_last_lease(of: type) -> None:
+def test_a_queue_is_released_with_its_last_lease(of: type) -> None:
     q = KeyedQueue[Any]()
     gone = weakref.ref(q)
     q.put(1)
@@ -209,7 +209,7 @@ def test_a_queue_goes_with_its_last_lease(of: type) -> None:
 
 
 @both
-def test_the_classes_have_as_many_references_as_before(of: type) -> None:
+def test_reusing_leases_leaks_no_reference_to_their_class(of: type) -> None:
     q = KeyedQueue[Any](slow_wait=0)
 
     def use(n: int, settle: bool) -> None:
@@ -235,7 +235,7 @@ def test_the_classes_have_as_many_references_as_before(of: type) -> None:
 
 
 @both
-def test_the_collector_knows_those_in_use_and_no_others(of: type) -> None:
+def test_the_garbage_collector_tracks_only_leases_in_use(of: type) -> None:
     q = KeyedQueue[Any]()
     collect()
     before = sum(isinstance(it, of) for it in gc.get_objects())
@@ -283,7 +283,7 @@ def test_a_settled_lease_in_a_cycle_is_collected_and_used_again(of: type) -> Non
 
 
 @both
-def test_a_payload_may_use_leases_as_it_goes(of: type) -> None:
+def test_a_payload_destructor_may_use_leases(of: type) -> None:
     """In its destructor, which runs while its own lease is being emptied."""
     q = KeyedQueue[Any]()
     seen: list[Any] = []
@@ -307,7 +307,7 @@ def test_a_payload_may_use_leases_as_it_goes(of: type) -> None:
 
 
 @both
-def test_leases_within_leases(of: type) -> None:
+def test_a_payload_may_be_a_lease(of: type) -> None:
     q = KeyedQueue[Any]()
     inner: Any = None
     for _ in range(2_000):
@@ -322,7 +322,7 @@ def test_leases_within_leases(of: type) -> None:
 
 
 @both
-def test_an_exception_under_way_stays_the_one_it_is(of: type) -> None:
+def test_releasing_a_lease_does_not_change_the_current_exception(of: type) -> None:
     q = KeyedQueue[Any]()
 
     class Raises:
@@ -344,7 +344,7 @@ def test_an_exception_under_way_stays_the_one_it_is(of: type) -> None:
         del raised
 
 
-def test_leases_go_on_other_threads() -> None:
+def test_leases_may_be_released_on_other_threads() -> None:
     q = KeyedQueue[int]()
 
     def use(leases: list[Lease[int]]) -> None:
@@ -366,7 +366,7 @@ def test_leases_go_on_other_threads() -> None:
 
 
 @both
-def test_no_other_way_leads_to_one(of: type) -> None:
+def test_a_lease_cannot_be_constructed_or_copied(of: type) -> None:
     q = KeyedQueue[int]()
     q.put(1)
     lease = fresh(q, of)
@@ -386,7 +386,7 @@ def test_no_other_way_leads_to_one(of: type) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
-def test_those_kept_at_a_fork_are_the_childs_own() -> None:
+def test_lease_objects_kept_at_a_fork_belong_to_the_child() -> None:
     ended = python(
         """
 import os
@@ -431,7 +431,7 @@ def test_an_asyncio_lease_left_entered_is_not_used_again() -> None:
     asyncio.run(main())
 
 
-def test_memory_stays_level() -> None:
+def test_reusing_leases_does_not_grow_memory() -> None:
     """No more are kept than are worth it."""
     q = KeyedQueue[int](slow_wait=0)
 

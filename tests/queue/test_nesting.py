@@ -42,7 +42,9 @@ thread = threading.Thread(target=end); thread.start(); thread.join()
 
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("link", CHAINS)
-def test_a_chain_of_thousands_comes_to_its_end(link: str, end: str) -> None:
+def test_a_chain_of_nested_payloads_is_released_without_overflowing_the_stack(
+    link: str, end: str
+) -> None:
     # Queues are made and looked after one by one.
     length = 20_000 if "KeyedQueue" in CHAINS[link] else 100_000
     program = PROGRAM.format(link=CHAINS[link], end=ENDS[end], length=length)
@@ -51,7 +53,7 @@ def test_a_chain_of_thousands_comes_to_its_end(link: str, end: str) -> None:
     assert ended.stdout.endswith("the end\n"), (ended.stdout, ended.stderr)
 
 
-def test_what_a_chain_holds_is_given_back_and_not_lost() -> None:
+def test_leases_released_by_a_long_chain_are_nacked_and_not_lost() -> None:
     ended = python("""
 import logging, warnings
 from interlock import KeyedQueue, Retry

@@ -109,7 +109,7 @@ def check(answers: list[tuple[str, str, Said]]) -> None:
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_an_argument_of_a_put_is_taken_or_refused_in_words(door: str) -> None:
+def test_an_argument_of_a_put_is_accepted_or_refused_with_a_clear_error(door: str) -> None:
     put, arguments = DOORS[door]
     answers = []
     for argument, value in cases(arguments):
@@ -119,7 +119,7 @@ def test_an_argument_of_a_put_is_taken_or_refused_in_words(door: str) -> None:
 
 
 @pytest.mark.parametrize("door", set(DOORS) - {"put in full"})
-def test_the_quick_door_answers_as_the_ordinary_method(door: str) -> None:
+def test_the_fast_path_of_put_answers_as_the_ordinary_method(door: str) -> None:
     put, arguments = DOORS[door]
     wrong = []
     for argument, value in cases(arguments):
@@ -134,7 +134,7 @@ def test_the_quick_door_answers_as_the_ordinary_method(door: str) -> None:
 
 
 @pytest.mark.parametrize("argument", KEYS)
-def test_what_a_queues_own_callable_gives_is_taken_as_an_argument_is(argument: str) -> None:
+def test_the_result_of_a_queue_s_callable_is_validated_like_an_argument(argument: str) -> None:
     answers = []
     # One that gives None has forgotten its return.
     for value in set(VALUES) - {"None"}:
@@ -145,7 +145,7 @@ def test_what_a_queues_own_callable_gives_is_taken_as_an_argument_is(argument: s
 
 
 @pytest.mark.parametrize("argument", KEYS)
-def test_a_key_of_a_task_of_a_group(argument: str) -> None:
+def test_keys_of_a_group_s_tasks_are_validated_as_those_of_put(argument: str) -> None:
     async def one(value: str) -> None:
         async def nothing() -> None: ...
 
@@ -182,7 +182,7 @@ def by_view(executor: KeyedExecutor, name: str, value: Any) -> object:
     ("submit", "arguments"),
     [(by_submit, ("keys",)), (by_map, KEYS), (by_view, ("shared", "priority", "quiet"))],
 )
-def test_a_key_of_a_call(
+def test_keys_of_an_executor_s_calls_are_validated_as_those_of_put(
     submit: Callable[[KeyedExecutor, str, Any], object], arguments: tuple[str, ...]
 ) -> None:
     answers = []
@@ -233,7 +233,7 @@ class _Sent(Exception):
 
 
 @pytest.mark.parametrize("door", REMOTE)
-def test_an_argument_of_a_put_on_an_engine_means_what_it_means_here(
+def test_an_argument_of_a_put_means_the_same_on_an_engine(
     door: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put, arguments = REMOTE[door]

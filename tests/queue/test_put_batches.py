@@ -70,7 +70,7 @@ def keys_of(queue: Any, count: int) -> list[set[bytes]]:
 @pytest.mark.parametrize("error", [LookupError("once"), KeyboardInterrupt()])
 @pytest.mark.parametrize("argument", ["keys", "shared"])
 @pytest.mark.parametrize("of", ["call", "queue"])
-def test_what_a_callable_of_a_payload_raises_reaches_the_caller(
+def test_an_exception_of_a_key_callable_reaches_the_caller(
     make: Callable[..., tuple[Any, Batch]], argument: str, of: str, error: BaseException
 ) -> None:
     once = Once(error, "a")
@@ -84,7 +84,7 @@ def test_what_a_callable_of_a_payload_raises_reaches_the_caller(
 
 
 @pytest.mark.parametrize("error", [LookupError("once"), KeyboardInterrupt()])
-def test_what_sizeof_raises_reaches_the_caller(error: BaseException) -> None:
+def test_an_exception_of_sizeof_reaches_the_caller(error: BaseException) -> None:
     for put in (
         lambda q: q.put("m"),
         lambda q: q.put_many(["m"]),
@@ -135,7 +135,7 @@ def test_each_message_has_the_keys_that_are_listed_for_it(
 
 
 @pytest.mark.parametrize("name", ["keys", "shared"])
-def test_as_many_keys_are_listed_as_there_are_items(
+def test_a_list_of_keys_must_have_one_entry_per_item(
     make: Callable[..., tuple[Any, Batch]], name: str
 ) -> None:
     each = f"each_{name}"
@@ -159,7 +159,7 @@ def test_as_many_keys_are_listed_as_there_are_items(
     assert put_many([], **{each: []}) == []
 
 
-def test_a_list_that_is_changed_by_what_is_called_is_read_as_it_was() -> None:
+def test_a_list_changed_by_a_callback_is_read_as_it_was() -> None:
     """A key is borrowed from where it lies, and must be there when the queue takes it."""
 
     class Own:
@@ -175,7 +175,7 @@ def test_a_list_that_is_changed_by_what_is_called_is_read_as_it_was() -> None:
     assert keys_of(queue, 9) == [{b"first" * 9}, {b"own" * 7}, {b"last" * 9}]
 
 
-def test_what_is_no_batch_is_refused_in_words() -> None:
+def test_an_argument_that_is_not_a_batch_is_refused_with_a_clear_error() -> None:
     queue = KeyedQueue[Any]()
     for wrong in (7, None, object()):
         with pytest.raises(TypeError, match=f"items is {type(wrong).__name__}; allowed"):

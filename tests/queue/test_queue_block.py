@@ -26,7 +26,7 @@ PUTS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("name", GETS)
-def test_a_get_that_blocks_on_nothing_or_not_at_all(name: str) -> None:
+def test_get_treats_any_false_value_of_block_as_non_blocking(name: str) -> None:
     get, q = GETS[name], KeyedQueue[str]()
     for no in FALSE:
         with pytest.raises(Empty):
@@ -44,7 +44,7 @@ def test_a_get_that_blocks_on_nothing_or_not_at_all(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PUTS)
-def test_a_put_that_blocks_on_nothing_or_not_at_all(name: str) -> None:
+def test_put_treats_any_false_value_of_block_as_non_blocking(name: str) -> None:
     put, q = PUTS[name], KeyedQueue[str](maxsize=1)
     for way in ({}, {"keys": "a"}, {"keys": "a", "quiet": True}):
         with pytest.raises(Hostile):
@@ -64,7 +64,7 @@ def test_a_put_that_blocks_on_nothing_or_not_at_all(name: str) -> None:
     waiting.result()
 
 
-def test_it_is_so_on_an_engine() -> None:
+def test_an_engine_s_queue_treats_any_false_value_of_block_as_non_blocking() -> None:
     with connect("memory://") as client:
         q = client.queue("block", str, maxsize=1)
         for no in FALSE:
@@ -80,7 +80,7 @@ def test_it_is_so_on_an_engine() -> None:
                 q.put("n", no, -1)
 
 
-def test_a_timeout_of_who_does_not_wait_is_as_little_read_as_in_queue() -> None:
+def test_a_timeout_is_ignored_without_block_as_in_the_standard_queue() -> None:
     theirs: standard.Queue[str] = standard.Queue()
     q = KeyedQueue[str]()
     theirs.put("m", False, -1)
@@ -89,7 +89,7 @@ def test_a_timeout_of_who_does_not_wait_is_as_little_read_as_in_queue() -> None:
     q.get(False, -1).ack()
 
 
-def test_a_queue_is_shut_down_at_once_by_whatever_is_true() -> None:
+def test_shutdown_treats_any_true_value_of_immediate_as_immediate() -> None:
     for no in FALSE:
         q = KeyedQueue[str]()
         q.put("m")
@@ -131,7 +131,7 @@ def test_a_queue_says_whether_it_is_shut_down_and_what_is_not_done() -> None:
             setattr(q, name, 7)
 
 
-def test_what_waits_for_a_truth_that_raises_is_told_in_asyncio_too() -> None:
+def test_an_argument_whose_truth_value_raises_is_refused_in_asyncio_too() -> None:
     async def main() -> None:
         q = KeyedQueue[str]()
         with pytest.raises(TypeError, match="barrier is Untrue; allowed: bool"):

@@ -44,7 +44,7 @@ sys.modules["last"] = Last()
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_destructor_that_uses_the_queue_as_the_modules_go(call: str) -> None:
+def test_a_destructor_may_use_the_queue_at_interpreter_exit(call: str) -> None:
     ended = python(PROGRAM.format(call=CALLS[call]))
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.endswith("the end\n"), (ended.stdout, ended.stderr)
@@ -52,7 +52,7 @@ def test_a_destructor_that_uses_the_queue_as_the_modules_go(call: str) -> None:
 
 
 @pytest.mark.parametrize("left", ["q.aio.put(1)", "q.aio.get()", "(q.put(0), q.get())"])
-def test_what_a_module_holds_to_its_end(left: str) -> None:
+def test_queues_and_leases_held_by_a_module_do_not_crash_interpreter_exit(left: str) -> None:
     program = f"from interlock import KeyedQueue\nq = KeyedQueue(); left = {left}"
     ended = python(program)
     assert ended.returncode == 0, ended.stderr

@@ -50,13 +50,13 @@ def parameters(function: Callable[..., Any]) -> dict[str, object]:
     return {each.name: each.default for each in found if each.name not in ("self", "block")}
 
 
-def test_each_method_is_on_both_faces_or_is_known_to_be_on_one() -> None:
+def test_each_method_is_on_both_apis_or_listed_as_being_on_one() -> None:
     assert public(AsyncQueue) - public(KeyedQueue) == {"queue"}
     assert public(KeyedQueue) - public(AsyncQueue) == OF_ONE_FACE
 
 
 @pytest.mark.parametrize("name", sorted(public(AsyncQueue) - VALUES))
-def test_a_method_has_the_same_arguments_on_both_faces(name: str) -> None:
+def test_a_method_has_the_same_arguments_on_both_apis(name: str) -> None:
     sync, aio = getattr(KeyedQueue, name), getattr(AsyncQueue, name)
     assert parameters(sync) == parameters(aio)
     if name in {"put", "get"}:
@@ -68,20 +68,20 @@ def test_a_method_has_the_same_arguments_on_both_faces(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(AWAITED - {"ack_many", "join"}))
-def test_what_is_not_usual_in_asyncio_is_named(name: str) -> None:
+def test_in_asyncio_timeout_is_keyword_only_and_block_does_not_exist(name: str) -> None:
     found = inspect.signature(getattr(AsyncQueue, name)).parameters
     assert found["timeout"].kind is inspect.Parameter.KEYWORD_ONLY
     assert "block" not in found
 
 
 @pytest.mark.parametrize("name", ["put", "get", "put_many", "get_many"])
-def test_block_and_timeout_have_the_places_they_have_in_queue(name: str) -> None:
+def test_block_and_timeout_have_the_positions_of_the_standard_queue(name: str) -> None:
     names = list(inspect.signature(getattr(KeyedQueue, name)).parameters)
     assert names[:1] == ["self"] and "block" in names
     assert names[names.index("block") + 1] == "timeout"
 
 
-def test_a_lease_has_the_same_on_both_faces() -> None:
+def test_a_lease_has_the_same_methods_on_both_apis() -> None:
     assert public(AsyncLease) == public(Lease)
     for name in ("ack", "nack", "reject", "release", "extend"):
         assert parameters(getattr(Lease, name)) == parameters(getattr(AsyncLease, name))
@@ -95,5 +95,5 @@ def test_a_lease_has_the_same_on_both_faces() -> None:
         for name in sorted(public(kind) - PLAIN)
     ],
 )
-def test_everything_public_says_what_it_is(kind: type[Any], name: str) -> None:
+def test_everything_public_has_a_docstring(kind: type[Any], name: str) -> None:
     assert inspect.getdoc(inspect.getattr_static(kind, name))

@@ -34,7 +34,7 @@ def settled(q: KeyedQueue[Any]) -> None:
     assert (stats.unsettled, stats.leased) == (0, 0)
 
 
-def test_a_payload_whose_destructor_puts() -> None:
+def test_a_payload_destructor_may_put() -> None:
     q = KeyedQueue[Any]()
     q.put(Talks(lambda: q.put("from the destructor", keys="a")), keys="a")
     q.get().ack()
@@ -44,7 +44,7 @@ def test_a_payload_whose_destructor_puts() -> None:
     settled(q)
 
 
-def test_a_payload_whose_destructor_gets_and_acks() -> None:
+def test_a_payload_destructor_may_get_and_ack() -> None:
     q = KeyedQueue[Any]()
     taken: list[Any] = []
 
@@ -105,7 +105,7 @@ def test_a_destructor_runs_in_a_get_that_waits_and_wakes_it() -> None:
     lease.ack()
 
 
-def test_a_chain_of_destructors_that_each_put_the_next() -> None:
+def test_destructors_that_each_put_the_next_payload_all_run() -> None:
     q = KeyedQueue[Any]()
     left = 500
 
@@ -161,7 +161,7 @@ class LoudInt(int):
         return 8
 
 
-def test_a_key_that_calls_back_from_its_text() -> None:
+def test_a_key_whose_str_uses_the_queue_is_accepted() -> None:
     q = KeyedQueue[str]()
     text, number = Loud("room"), LoudInt(10**30)
     text.call = number.call = lambda: q.put("from the key")
@@ -178,7 +178,7 @@ def test_a_key_that_calls_back_from_its_text() -> None:
     assert set(drained) <= {"from the key"}
 
 
-def test_a_wrong_key_whose_repr_calls_back() -> None:
+def test_a_wrong_key_whose_repr_uses_the_queue_is_refused() -> None:
     q = KeyedQueue[str]()
 
     class Wrong:
@@ -195,7 +195,7 @@ def test_a_wrong_key_whose_repr_calls_back() -> None:
             assert payload == "from repr"
 
 
-def test_an_iterator_of_keys_that_calls_back() -> None:
+def test_an_iterator_of_keys_may_use_the_queue() -> None:
     q = KeyedQueue[str]()
 
     def keys() -> Iterator[str]:
@@ -262,7 +262,7 @@ def test_callables_of_the_payload_may_use_the_queue() -> None:
     assert handled == ["inner", "outer"]
 
 
-def test_a_log_handler_that_uses_the_queue() -> None:
+def test_a_log_handler_may_use_the_queue() -> None:
     q = KeyedQueue[Any](warn_depth=2, warn_lane_depth=2, name="logged")
     logged: list[str] = []
 

@@ -18,7 +18,7 @@ def quiet_queue() -> KeyedQueue[int]:
 
 
 @pytest.mark.watchdog(600)
-def test_millions_of_puts_on_one_key_are_handed_out_in_order() -> None:
+def test_millions_of_puts_on_one_key_are_delivered_in_order() -> None:
     q = quiet_queue()
     for n in range(HOT_PUTS):
         q.put(n, keys="hot")
@@ -40,7 +40,7 @@ def test_millions_of_puts_on_one_key_are_handed_out_in_order() -> None:
 
 
 @pytest.mark.watchdog(600)
-def test_millions_of_readers_on_one_key_are_all_readied() -> None:
+def test_millions_of_readers_on_one_key_all_become_ready() -> None:
     q = quiet_queue()
     count = HOT_PUTS // 10
     q.put(-1, keys="hot")
@@ -57,7 +57,7 @@ def test_millions_of_readers_on_one_key_are_all_readied() -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_message_with_4096_keys(shared: bool) -> None:
+def test_a_message_may_have_4096_keys(shared: bool) -> None:
     q = quiet_queue()
     keys = [f"key {n}" for n in range(4096)]
     one = q.put(1, keys=() if shared else keys, shared=keys if shared else ())
@@ -80,7 +80,7 @@ def test_a_message_with_4096_keys(shared: bool) -> None:
         assert payload == 3
 
 
-def test_a_key_of_a_kilobyte_and_one_byte_more() -> None:
+def test_a_key_of_a_kilobyte_is_accepted_and_a_longer_one_refused() -> None:
     q = quiet_queue()
     q.put(1, keys="x" * 1024)
     with pytest.raises(ValueError, match="1024"):
@@ -89,7 +89,7 @@ def test_a_key_of_a_kilobyte_and_one_byte_more() -> None:
         assert payload == 1
 
 
-def test_a_long_chain_of_messages_that_each_hold_two_keys() -> None:
+def test_a_long_chain_of_messages_with_two_keys_runs_in_order() -> None:
     q = quiet_queue()
     count = 20_000
     for n in range(count):
@@ -107,7 +107,7 @@ def test_a_long_chain_of_messages_that_each_hold_two_keys() -> None:
             assert payload == n
 
 
-def test_a_hundred_thousand_lanes_each_in_order() -> None:
+def test_a_hundred_thousand_lanes_are_each_in_order() -> None:
     q = quiet_queue()
     lanes = 100_000
     for round in range(2):
@@ -124,7 +124,7 @@ def test_a_hundred_thousand_lanes_each_in_order() -> None:
     assert set(seen.values()) == {2}
 
 
-def test_hundreds_of_threads_wait_at_once() -> None:
+def test_hundreds_of_waiting_threads_all_get_a_message() -> None:
     q = quiet_queue()
     threads = 200
     getters = [blocked(q, q.get, beside=n) for n in range(threads)]

@@ -34,7 +34,7 @@ def fail(q: KeyedQueue[Any], error: BaseException) -> None:
         raise error
 
 
-def test_with_gives_the_payload_and_acks() -> None:
+def test_a_with_block_yields_the_payload_and_acks() -> None:
     q = KeyedQueue[str]()
     q.put("payload", keys="a")
     lease = q.get()
@@ -45,7 +45,7 @@ def test_with_gives_the_payload_and_acks() -> None:
         lease.ack()
 
 
-def test_with_nacks_on_an_exception_and_lets_it_through() -> None:
+def test_a_with_block_nacks_on_an_exception_and_reraises_it() -> None:
     q = KeyedQueue[str](retry=AT_ONCE)
     q.put("payload", keys="a")
     q.put("behind", keys="a")
@@ -56,7 +56,7 @@ def test_with_nacks_on_an_exception_and_lets_it_through() -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), GeneratorExit()])
-def test_with_nacks_on_whatever_ends_the_block(error: BaseException) -> None:
+def test_a_with_block_nacks_on_any_exception(error: BaseException) -> None:
     q = KeyedQueue[str](retry=AT_ONCE)
     q.put("payload")
     fail(q, error)
@@ -64,7 +64,7 @@ def test_with_nacks_on_whatever_ends_the_block(error: BaseException) -> None:
     assert q.stats().retries == 2
 
 
-def test_with_keeps_what_was_decided_inside() -> None:
+def test_a_with_block_keeps_a_settlement_made_inside() -> None:
     q = KeyedQueue[int](retry=AT_ONCE)
     q.put_many([1, 2, 3])
     with (lease := q.get()):
@@ -77,7 +77,7 @@ def test_with_keeps_what_was_decided_inside() -> None:
     assert (stats.acks, stats.dead, stats.releases, stats.retries) == (1, 1, 1, 0)
 
 
-def test_with_says_that_the_lease_was_lost_unless_the_block_raised() -> None:
+def test_a_with_block_raises_lease_lost_unless_the_block_raised() -> None:
     q = KeyedQueue[int](retry=AT_ONCE)
     q.put(1)
     with pytest.raises(LeaseLost), q.get() as _:
@@ -102,7 +102,7 @@ def test_a_failure_keeps_the_name_and_the_text_of_its_exception() -> None:
     assert texts[3].startswith("Wrong: ")
 
 
-def test_a_handler_steers_by_what_it_raises() -> None:
+def test_a_handler_settles_its_message_by_a_steering_exception() -> None:
     clock = ManualClock()
     q = KeyedQueue[str](retry=AT_ONCE, clock=clock)
     q.put("later", keys="a")
@@ -125,7 +125,9 @@ def test_a_retry_after_counts_against_the_attempts() -> None:
 
 
 @pytest.mark.parametrize(("then", "state"), [("dead", "dead"), ("hold", "held")])
-def test_what_is_not_retried_is_given_up_as_the_policy_says(then: Any, state: str) -> None:
+def test_an_exception_not_in_the_policy_ends_the_message_as_the_policy_says(
+    then: Any, state: str
+) -> None:
     q = KeyedQueue[str](retry=Retry(on=(OSError,), first=0, then=then))
     q.put("payload", keys="a")
     fail(q, TimeoutError("a kind of OSError"))
@@ -138,7 +140,7 @@ def test_what_is_not_retried_is_given_up_as_the_policy_says(then: Any, state: st
     assert q.dead_letters()[0].attempts == 2
 
 
-def test_ctrl_c_is_no_failure_that_gives_up() -> None:
+def test_ctrl_c_does_not_end_the_message() -> None:
     q = KeyedQueue[str](retry=Retry(on=(OSError,), first=0))
     q.put("payload")
     fail(q, KeyboardInterrupt())
@@ -147,7 +149,7 @@ def test_ctrl_c_is_no_failure_that_gives_up() -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), True, "1", None])
-def test_a_wrong_steer_is_refused_where_it_is_made(seconds: Any) -> None:
+def test_an_invalid_steering_exception_is_refused_when_constructed(seconds: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="seconds"):
         RetryAfter(seconds)
     with pytest.raises(TypeError, match="reason is int"):
@@ -163,7 +165,7 @@ SETTLE: dict[str, Callable[[Lease[Any]], None]] = {
 
 
 @pytest.mark.parametrize("settle", SETTLE)
-def test_a_settled_lease_still_says_what_it_was(settle: str) -> None:
+def test_a_settled_lease_keeps_its_attributes(settle: str) -> None:
     q = KeyedQueue[str](name="orders", retry=AT_ONCE)
     q.put("payload", keys=["a", 7], shared=b"\xff")
     lease = q.get()
@@ -188,7 +190,7 @@ def test_tokens_rise_and_stay_below_what_json_can_hold() -> None:
     assert tokens[-1] < 2**53
 
 
-def test_a_lease_is_lost_when_it_runs_out() -> None:
+def test_an_expired_lease_is_lost() -> None:
     clock = ManualClock()
     q = KeyedQueue[str](lease=10, retry=AT_ONCE, clock=clock)
     q.put("payload")
@@ -217,7 +219,7 @@ def test_a_lease_may_be_settled_by_another_thread() -> None:
     assert putter.result() == 2
 
 
-def test_the_current_lease_belongs_to_the_thread_and_the_block() -> None:
+def test_current_lease_belongs_to_the_thread_and_the_block() -> None:
     q = KeyedQueue[str]()
     q.put("outer")
     q.put("inner")
@@ -232,7 +234,7 @@ def test_the_current_lease_belongs_to_the_thread_and_the_block() -> None:
         current_lease()
 
 
-def test_a_handler_that_puts_into_the_full_queue_that_it_alone_drains() -> None:
+def test_a_put_into_a_full_queue_that_only_the_caller_drains_raises_would_deadlock() -> None:
     q = KeyedQueue[str](2)
     q.put("first")
     q.put("second")
@@ -247,7 +249,7 @@ def test_a_handler_that_puts_into_the_full_queue_that_it_alone_drains() -> None:
     assert q.put("third") == 3
 
 
-def test_a_handler_is_not_told_of_a_deadlock_where_another_takes_too() -> None:
+def test_a_put_into_a_full_queue_that_another_drains_waits() -> None:
     q = KeyedQueue[str](2)
     q.put("first")
     q.put("second")
@@ -259,7 +261,7 @@ def test_a_handler_is_not_told_of_a_deadlock_where_another_takes_too() -> None:
         ack.join()
 
 
-def test_a_lease_of_a_queue_is_not_one_of_another() -> None:
+def test_a_lease_of_another_queue_is_refused() -> None:
     full, other = KeyedQueue[str](1), KeyedQueue[str]()
     other.put("handled")
     full.put("there")
@@ -271,7 +273,7 @@ def test_a_lease_of_a_queue_is_not_one_of_another() -> None:
         full.join()
 
 
-def test_ack_many_settles_all_and_then_tells_of_the_first_lost() -> None:
+def test_ack_many_settles_all_and_then_raises_for_the_first_lost_lease() -> None:
     q = KeyedQueue[int](retry=AT_ONCE)
     q.put_many(range(4))
     leases = q.get_many(10)

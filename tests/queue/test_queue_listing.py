@@ -5,7 +5,7 @@ from __future__ import annotations
 from interlock import KeyedQueue
 
 
-def test_pages_of_a_large_queue_are_what_was_put() -> None:
+def test_pages_of_a_large_queue_list_every_message() -> None:
     q: KeyedQueue[int] = KeyedQueue(slow_wait=0, warn_depth=0)
     ids = q.put_many(range(20_000))
     told: list[int] = []
@@ -14,7 +14,7 @@ def test_pages_of_a_large_queue_are_what_was_put() -> None:
     assert told == ids
 
 
-def test_what_stands_far_behind_an_old_message_is_found() -> None:
+def test_a_message_far_behind_an_old_one_is_found() -> None:
     q: KeyedQueue[int] = KeyedQueue(slow_wait=0)
     old = q.put(0, keys="old")
     lease = q.get()
@@ -30,7 +30,7 @@ def test_what_stands_far_behind_an_old_message_is_found() -> None:
     lease.ack()
 
 
-def test_a_purge_settles_thousands() -> None:
+def test_a_purge_drops_thousands_of_messages() -> None:
     q: KeyedQueue[int] = KeyedQueue(slow_wait=0, warn_depth=0, warn_lane_depth=0, maxdead=5_000)
     q.put_many(range(5_000), keys="one")
     lease = q.get()

@@ -39,7 +39,7 @@ def ends() -> dict[str, Callable[[KeyedQueue[Any], Lease[Any]], object]]:
 
 
 @pytest.mark.parametrize("end", ends())
-def test_a_payload_is_held_once_and_let_go(end: str) -> None:
+def test_a_payload_is_referenced_once_and_released(end: str) -> None:
     q = KeyedQueue[Payload](retry=Retry(attempts=None, first=60))
     payload = Payload()
     before = sys.getrefcount(payload)
@@ -53,7 +53,7 @@ def test_a_payload_is_held_once_and_let_go(end: str) -> None:
 
 
 @pytest.mark.parametrize("call", ["full", "closed", "wrong", "known", "batch"])
-def test_a_put_that_fails_keeps_nothing(call: str) -> None:
+def test_a_failed_put_keeps_no_reference(call: str) -> None:
     q = KeyedQueue[Payload](2)
     payload = Payload()
     before = sys.getrefcount(payload)
@@ -77,7 +77,7 @@ def test_a_put_that_fails_keeps_nothing(call: str) -> None:
     assert sys.getrefcount(payload) == before
 
 
-def test_settling_twice_and_dropping_changes_no_count() -> None:
+def test_settling_twice_or_dropping_a_lease_leaks_no_reference() -> None:
     q = KeyedQueue[Payload]()
     payload = Payload()
     before = sys.getrefcount(payload)
@@ -92,7 +92,7 @@ def test_settling_twice_and_dropping_changes_no_count() -> None:
     assert sys.getrefcount(payload) == before
 
 
-def test_a_queue_is_freed_with_what_is_in_it() -> None:
+def test_a_queue_is_freed_with_its_messages() -> None:
     q = KeyedQueue[Payload]()
     payloads = [Payload() for _ in range(5)]
     references = [weakref.ref(payload) for payload in payloads]
@@ -134,7 +134,7 @@ def test_a_cycle_through_a_queue_is_collected(state: str) -> None:
     assert queue() is None
 
 
-def test_what_a_queue_holds_is_not_garbage() -> None:
+def test_payloads_of_a_live_queue_are_not_collected() -> None:
     q = KeyedQueue[Payload]()
     payload = Payload()
     payload.holds = payload
@@ -148,7 +148,7 @@ def test_what_a_queue_holds_is_not_garbage() -> None:
     assert reference() is None
 
 
-def test_the_collector_sees_a_payload_once() -> None:
+def test_the_garbage_collector_visits_a_payload_once() -> None:
     q = KeyedQueue[Any]()
     payload = Payload()
     q.put(payload)
@@ -159,7 +159,7 @@ def test_the_collector_sees_a_payload_once() -> None:
     assert q not in gc.get_referrers(payload)
 
 
-def test_a_lease_that_was_entered_and_forgotten_is_collected() -> None:
+def test_an_entered_lease_without_references_is_collected() -> None:
     q = KeyedQueue[int](retry=Retry(attempts=1))
     q.put(1)
 
@@ -222,7 +222,7 @@ def test_a_get_that_waits_on_another_thread_is_woken_by_an_abandoned_lease() -> 
     lease.ack()
 
 
-def test_a_warning_turned_into_an_error_is_not_raised_out_of_nowhere() -> None:
+def test_a_warning_turned_into_an_error_is_not_raised_in_unrelated_code() -> None:
     q = KeyedQueue[int](retry=Retry(attempts=None, first=0))
     q.put(1)
     caught: list[Any] = []
@@ -236,7 +236,7 @@ def test_a_warning_turned_into_an_error_is_not_raised_out_of_nowhere() -> None:
     q.get().ack()
 
 
-def test_the_current_lease_is_let_go() -> None:
+def test_the_current_lease_is_released_after_its_block() -> None:
     q = KeyedQueue[Payload]()
     payload = Payload()
     before = sys.getrefcount(payload)
@@ -248,7 +248,7 @@ def test_the_current_lease_is_let_go() -> None:
     assert sys.getrefcount(payload) == before
 
 
-def test_a_handler_that_raised_does_not_hold_its_message() -> None:
+def test_a_failed_handler_keeps_no_reference_to_its_message() -> None:
     q = KeyedQueue[Payload](retry=Retry(attempts=1))
     payload = Payload()
     before = sys.getrefcount(payload)
@@ -287,7 +287,7 @@ def test_memory_of_a_drained_queue_does_not_grow() -> None:
     assert second < first + 20_000
 
 
-def test_an_async_lease_is_a_lease_of_its_own_kind() -> None:
+def test_an_async_lease_is_an_instance_of_its_own_class() -> None:
     q = KeyedQueue[int]()
     q.put(1)
     lease = q.aio.get_nowait()

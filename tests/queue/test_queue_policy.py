@@ -55,7 +55,7 @@ def test_a_policy_is_a_value() -> None:
         ({"on": (KeyboardInterrupt,)}, TypeError),
     ],
 )
-def test_a_wrong_policy_is_refused(options: dict[str, Any], kind: type[Exception]) -> None:
+def test_an_invalid_policy_is_refused(options: dict[str, Any], kind: type[Exception]) -> None:
     (name,) = options
     with pytest.raises(kind, match=rf"Retry\(\): {name} "):
         Retry(**options)
@@ -71,7 +71,7 @@ def test_a_wrong_policy_is_refused(options: dict[str, Any], kind: type[Exception
         (Retry(3, first=1, longest=float("inf"), jitter=False), [1, 2]),
     ],
 )
-def test_backoffs_grow_to_the_longest(retry: Retry, backoffs: list[float]) -> None:
+def test_backoffs_grow_up_to_the_maximum(retry: Retry, backoffs: list[float]) -> None:
     clock = ManualClock()
     q = KeyedQueue[int](retry=retry, clock=clock)
     q.put(1)
@@ -84,7 +84,7 @@ def test_backoffs_grow_to_the_longest(retry: Retry, backoffs: list[float]) -> No
     assert q.stats().dead == 1
 
 
-def test_jitter_lies_between_half_and_all_and_differs_between_messages() -> None:
+def test_jitter_is_between_half_and_the_full_backoff_and_differs_between_messages() -> None:
     q = KeyedQueue[int](retry=Retry(first=10), clock=ManualClock())
     q.put_many(range(50))
     for lease in q.get_many(50):
@@ -108,13 +108,13 @@ def test_jitter_lies_between_half_and_all_and_differs_between_messages() -> None
         interlock.WouldDeadlock("chain"),
     ],
 )
-def test_an_error_survives_the_way_to_another_process(error: InterlockError) -> None:
+def test_errors_can_be_pickled(error: InterlockError) -> None:
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert (str(again), vars(again)) == (str(error), vars(error))
 
 
-def test_not_drained_says_what_keeps_the_queue() -> None:
+def test_not_drained_names_the_messages_that_remain() -> None:
     error = NotDrained((1,), (b"a", b""), (3,), tuple(range(9)))
     text = str(error)
     assert "held: messages 1" in text and "delayed: messages 3" in text
@@ -123,12 +123,12 @@ def test_not_drained_says_what_keeps_the_queue() -> None:
     assert isinstance(error, TimeoutError)
 
 
-def test_all_errors_have_one_root() -> None:
+def test_all_errors_have_one_base_class() -> None:
     for name in ("Full", "Empty", "ShutDown", "LeaseLost", "WouldDeadlock", "NotDrained"):
         assert issubclass(getattr(interlock, name), InterlockError)
 
 
-def test_what_a_steer_means_is_kept() -> None:
+def test_a_steering_exception_keeps_its_arguments() -> None:
     assert RetryAfter(dt.timedelta(minutes=1)).seconds == 60
     assert RetryAfter(float("inf")).seconds == float("inf")
     assert Reject("why").reason == "why"
@@ -146,7 +146,7 @@ def test_explain_says_that_a_message_is_a_dead_letter() -> None:
 
 
 @pytest.mark.parametrize("endless", [float("inf"), 10**400], ids=["inf", "a long integer"])
-def test_a_time_without_end_is_none_that_is_too_long(endless: float) -> None:
+def test_an_infinite_duration_is_accepted(endless: float) -> None:
     q: KeyedQueue[int] = KeyedQueue(maxsize=3, lease=endless, dedup_window=endless)
     assert Retry(first=endless).first == float("inf")
     q.put(1, timeout=endless)
@@ -166,7 +166,7 @@ def test_a_time_without_end_is_none_that_is_too_long(endless: float) -> None:
 
 
 @pytest.mark.parametrize("beyond", [float("inf"), 10**400, 2**60])
-def test_a_clock_that_is_moved_by_hand_goes_no_further_than_tokens_do(beyond: float) -> None:
+def test_a_manual_clock_cannot_pass_the_largest_token(beyond: float) -> None:
     clock = ManualClock(1)
     with pytest.raises(ValueError, match=r"start is .*allowed: 0 to"):
         ManualClock(beyond)
@@ -175,7 +175,7 @@ def test_a_clock_that_is_moved_by_hand_goes_no_further_than_tokens_do(beyond: fl
     assert clock.now() == 1
 
 
-def test_a_clock_that_is_never_moved_forgets_the_queues_that_are_gone() -> None:
+def test_an_unused_manual_clock_keeps_no_reference_to_freed_queues() -> None:
     clock = ManualClock()
     for _ in range(5_000):
         KeyedQueue(clock=clock)

@@ -47,7 +47,7 @@ def run(program: str, *, expected: int = 0) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_fork_while_a_getter_waits() -> None:
+def test_a_fork_while_a_getter_waits_leaves_both_processes_working() -> None:
     run("""
         q = KeyedQueue(5)
         q.put("leased", keys="a")
@@ -84,7 +84,7 @@ def test_a_fork_while_a_getter_waits() -> None:
 
 
 @pytest.mark.parametrize("wait", ["get", "get_many", "put", "join", "result"])
-def test_a_signal_handler_that_forks_while_a_call_waits(wait: str) -> None:
+def test_a_signal_handler_may_fork_while_a_call_waits(wait: str) -> None:
     # The result of the child's call is sent through a pipe; what waits on is ended by the parent.
     out = run(FORKS_IN_A_SIGNAL.replace("WAIT", wait))
     told = {
@@ -165,7 +165,7 @@ os._exit(0)
 """
 
 
-def test_a_fork_in_a_handler() -> None:
+def test_a_handler_may_fork() -> None:
     run("""
         q = KeyedQueue()
         q.put("handled")
@@ -208,7 +208,7 @@ def test_a_fork_deletes_nothing_that_the_parent_needs() -> None:
     """)
 
 
-def test_a_fork_with_consumers_and_waiting_puts_and_joins() -> None:
+def test_a_child_forked_beside_consumers_puts_and_joins_works() -> None:
     run("""
         q = KeyedQueue(1)
         handled = []
@@ -234,7 +234,7 @@ def test_a_fork_with_consumers_and_waiting_puts_and_joins() -> None:
     """)
 
 
-def test_a_fork_with_the_asyncio_face() -> None:
+def test_a_child_forked_from_an_asyncio_program_works() -> None:
     run("""
         q = KeyedQueue()
 
@@ -265,7 +265,7 @@ def test_a_fork_with_the_asyncio_face() -> None:
     """)
 
 
-def test_forks_while_threads_use_the_queue() -> None:
+def test_children_forked_while_threads_use_the_queue_work() -> None:
     run("""
         q = KeyedQueue(100, warn_depth=0, warn_lane_depth=0)
         stop = threading.Event()
@@ -297,7 +297,7 @@ def test_forks_while_threads_use_the_queue() -> None:
     """)
 
 
-def test_a_fork_of_a_fork() -> None:
+def test_a_child_of_a_forked_child_works() -> None:
     run("""
         q = KeyedQueue()
         q.put("one")
@@ -389,7 +389,7 @@ EXITS = {
 
 
 @pytest.mark.parametrize("left", EXITS)
-def test_the_interpreter_ends_with_work_left(left: str) -> None:
+def test_the_interpreter_exits_cleanly_with_unsettled_messages(left: str) -> None:
     assert "Traceback" not in run(f"""
         q = KeyedQueue()
         full = KeyedQueue(1)
@@ -426,14 +426,14 @@ while q.stats().acks < 500:
 
 
 @pytest.mark.watchdog(300)
-def test_daemon_threads_that_are_at_it_do_not_crash_the_end() -> None:
+def test_daemon_threads_using_the_queue_do_not_crash_interpreter_exit() -> None:
     # CPython ends them where they ask for the GIL, which is where a thread wakes in the queue.
     for _ in range(25):
         done = python(BUSY)
         assert done.returncode == 0, done.stderr
 
 
-def test_functions_of_atexit_may_still_use_the_queue_and_its_daemons() -> None:
+def test_atexit_functions_may_use_the_queue() -> None:
     text = run("""
         import atexit
         q = KeyedQueue()

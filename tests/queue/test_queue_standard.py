@@ -23,14 +23,14 @@ def drain(q: KeyedQueue[Any]) -> list[Any]:
     return payloads
 
 
-def test_without_keys_it_is_first_in_first_out() -> None:
+def test_a_queue_without_keys_is_first_in_first_out() -> None:
     q = KeyedQueue[int]()
     for n in range(100):
         q.put(n)
     assert drain(q) == list(range(100))
 
 
-def test_block_and_timeout_have_their_places() -> None:
+def test_block_and_timeout_have_their_standard_positions() -> None:
     q = KeyedQueue[str](1)
     q.put("a", True, 5)
     with pytest.raises(standard.Full):
@@ -69,7 +69,7 @@ def test_a_negative_timeout_is_a_value_error(timeout: float) -> None:
     assert q.empty()
 
 
-def test_without_block_the_timeout_is_not_looked_at() -> None:
+def test_without_block_the_timeout_is_ignored() -> None:
     q = KeyedQueue[int](1)
     with pytest.raises(Empty):
         q.get(False, -1)
@@ -77,7 +77,7 @@ def test_without_block_the_timeout_is_not_looked_at() -> None:
     assert q.qsize() == 1
 
 
-def test_a_timeout_may_be_a_timedelta_or_without_end() -> None:
+def test_a_timeout_may_be_a_timedelta_or_infinite() -> None:
     q = KeyedQueue[int]()
     with pytest.raises(Empty):
         q.get(timeout=dt.timedelta(milliseconds=1))
@@ -86,7 +86,7 @@ def test_a_timeout_may_be_a_timedelta_or_without_end() -> None:
     getter.result().ack()
 
 
-def test_a_get_returns_what_is_put_meanwhile() -> None:
+def test_a_waiting_get_returns_a_message_put_later() -> None:
     q = KeyedQueue[str]()
     getter = blocked(q, q.get)
     q.put("payload")
@@ -106,7 +106,7 @@ def test_a_put_finds_room_when_a_lease_is_settled_and_not_before() -> None:
     assert drain(q) == ["second"]
 
 
-def test_many_who_wait_get_one_message_each() -> None:
+def test_many_waiting_getters_get_one_message_each() -> None:
     q = KeyedQueue[int]()
     getters = [blocked(q, q.get, beside=n) for n in range(8)]
     for n in range(8):
@@ -142,12 +142,12 @@ def test_join_returns_when_all_is_settled() -> None:
     joiner.result()
 
 
-def test_task_done_says_what_to_call_instead() -> None:
+def test_task_done_raises_naming_what_to_call_instead() -> None:
     with pytest.raises(TypeError, match=r"lease\.ack"):
         KeyedQueue[int]().task_done()
 
 
-def test_nothing_is_put_after_shutdown_and_the_rest_is_handed_out() -> None:
+def test_after_shutdown_puts_are_refused_and_remaining_messages_are_delivered() -> None:
     q = KeyedQueue[int]()
     q.put_many([1, 2])
     assert q.shutdown() == []
@@ -176,7 +176,7 @@ def test_get_waits_for_a_lease_that_may_come_back_after_shutdown() -> None:
         last.result()
 
 
-def test_shutdown_wakes_whoever_waits() -> None:
+def test_shutdown_wakes_all_waiting_calls() -> None:
     full = KeyedQueue[int](1)
     full.put(1)
     putters = [blocked(full, lambda: full.put(2), beside=n) for n in range(3)]
@@ -191,7 +191,7 @@ def test_shutdown_wakes_whoever_waits() -> None:
     assert drain(full) == [1]
 
 
-def test_an_immediate_shutdown_gives_back_what_is_not_leased() -> None:
+def test_an_immediate_shutdown_drops_messages_that_are_not_leased() -> None:
     q = KeyedQueue[str]()
     q.put("leased", keys="a")
     lease = q.get()
@@ -207,7 +207,7 @@ def test_an_immediate_shutdown_gives_back_what_is_not_leased() -> None:
     joiner.result()
 
 
-def test_a_timed_out_get_leaves_no_trace() -> None:
+def test_a_timed_out_get_takes_no_later_message() -> None:
     clock = ManualClock()
     q = KeyedQueue[int](clock=clock)
     patient = blocked(q, q.get)
@@ -244,7 +244,7 @@ def test_room_is_given_in_the_order_of_the_puts() -> None:
     assert handled == list(range(6))
 
 
-def test_a_large_batch_is_not_passed_by_small_puts_for_ever() -> None:
+def test_small_puts_do_not_starve_a_large_batch() -> None:
     q = KeyedQueue[str](4)
     q.put_many(["small"] * 4)
     batch = blocked(q, lambda: q.put_many(["large"] * 4))
@@ -271,7 +271,7 @@ def test_a_large_batch_is_not_passed_by_small_puts_for_ever() -> None:
     assert [*taken, *drain(q)].count("large") == 4
 
 
-def test_a_queue_is_not_copied_nor_sent_away() -> None:
+def test_a_queue_cannot_be_copied_or_pickled() -> None:
     import copy
 
     q = KeyedQueue[int]()
@@ -286,7 +286,7 @@ def test_a_queue_is_not_copied_nor_sent_away() -> None:
     lease.ack()
 
 
-def test_a_queue_and_a_lease_say_what_they_are() -> None:
+def test_a_queue_and_a_lease_have_a_useful_repr() -> None:
     q = KeyedQueue[int](name="orders")
     q.put(1)
     assert repr(q) == "<KeyedQueue 'orders', 1 queued>"
@@ -296,7 +296,7 @@ def test_a_queue_and_a_lease_say_what_they_are() -> None:
     lease.ack()
 
 
-def test_queues_have_names_of_their_own() -> None:
+def test_queues_have_distinct_default_names() -> None:
     assert KeyedQueue[int]().name != KeyedQueue[int]().name
     with pytest.raises(TypeError, match="name is int"):
         KeyedQueue[int](name=7)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ LARGE, SMALL = b"L" * 100, b"s" * 10
 
 
 @pytest.mark.parametrize("large", [[LARGE], [SMALL] * 10], ids=["one", "batch"])
-def test_handlers_that_put_go_on_while_another_put_needs_more_room_than_they_leave(
+def test_handlers_that_put_are_not_blocked_by_a_put_that_needs_more_room(
     large: list[bytes],
 ) -> None:
     queue: KeyedQueue[bytes] = KeyedQueue(maxbytes=100)
@@ -55,7 +55,7 @@ def test_a_large_put_gets_its_turn_under_a_stream_of_small_ones() -> None:
     assert consumer.stop(PATIENCE)
 
 
-def test_a_put_that_fits_enters_behind_one_that_does_not() -> None:
+def test_a_put_that_fits_passes_one_that_does_not() -> None:
     queue: KeyedQueue[bytes] = KeyedQueue(maxbytes=100)
     ids = queue.put_many([b"." * 60, b"." * 40])
     large = blocked(queue, lambda: queue.put(LARGE))
@@ -68,7 +68,7 @@ def test_a_put_that_fits_enters_behind_one_that_does_not() -> None:
         large.result()
 
 
-def test_room_is_kept_for_a_while_and_then_those_who_fit_pass_again() -> None:
+def test_room_is_reserved_for_a_while_and_then_smaller_puts_pass_again() -> None:
     """With a stopped clock, so that each turn ends when the test says so."""
     clock = ManualClock()
     queue: KeyedQueue[bytes] = KeyedQueue(maxbytes=100, clock=clock)
@@ -107,7 +107,7 @@ def test_room_is_kept_for_a_while_and_then_those_who_fit_pass_again() -> None:
     large.result()
 
 
-def test_a_large_put_that_leaves_lets_those_behind_it_in_at_once() -> None:
+def test_a_large_put_that_is_cancelled_admits_those_behind_it_at_once() -> None:
     clock = ManualClock()
     queue: KeyedQueue[bytes] = KeyedQueue(maxbytes=100, clock=clock)
     queue.put(b"." * 60)
@@ -125,7 +125,7 @@ def test_a_large_put_that_leaves_lets_those_behind_it_in_at_once() -> None:
     lease.ack()
 
 
-def test_room_is_not_kept_where_nothing_can_be_settled() -> None:
+def test_room_is_not_reserved_if_no_message_can_be_settled() -> None:
     """A delayed message counts, and it may be delayed for a day."""
     queue: KeyedQueue[bytes] = KeyedQueue(maxbytes=100, clock=ManualClock())
     queue.put(b"." * 60, delay=86_400)
@@ -138,7 +138,7 @@ def test_room_is_not_kept_where_nothing_can_be_settled() -> None:
         large.result()
 
 
-def test_who_waits_longest_is_passed_for_a_second_at_most() -> None:
+def test_the_longest_waiting_put_is_passed_for_at_most_a_second() -> None:
     clock = ManualClock()
     queue: KeyedQueue[bytes] = KeyedQueue(maxbytes=100, clock=clock)
     queue.put(b"." * 60)
@@ -155,7 +155,7 @@ def test_who_waits_longest_is_passed_for_a_second_at_most() -> None:
     large.result()
 
 
-def test_room_is_not_kept_from_others_for_a_task_whose_loop_does_not_run() -> None:
+def test_room_is_not_reserved_for_a_task_whose_loop_is_stopped() -> None:
     clock = ManualClock()
     queue: KeyedQueue[bytes] = KeyedQueue(maxbytes=100, clock=clock)
     queue.put(LARGE)
@@ -178,7 +178,7 @@ def test_room_is_not_kept_from_others_for_a_task_whose_loop_does_not_run() -> No
         loop.run_until_complete(asyncio.wait_for(task, PATIENCE))
 
 
-def test_of_many_who_wait_the_first_who_fits_enters_first() -> None:
+def test_the_first_waiting_put_that_fits_enters_first() -> None:
     queue: KeyedQueue[bytes] = KeyedQueue(maxbytes=100)
     first = queue.put(b"." * 50)
     queue.put(b"." * 50)
@@ -203,7 +203,7 @@ def test_of_many_who_wait_the_first_who_fits_enters_first() -> None:
 
 
 @pytest.mark.parametrize("many", [False, True])
-def test_the_only_consumer_waits_while_room_is_kept_and_is_told_where_there_is_none(
+def test_a_put_by_the_only_consumer_waits_for_reserved_room_or_raises_would_deadlock(
     many: bool,
 ) -> None:
     """Clause 25: it would wait for ever for room, but not for its turn."""

@@ -19,7 +19,7 @@ from interlock.errors import EngineUnavailable, InterlockError
         (KeyboardInterrupt(), "unknown, it was interrupted: KeyboardInterrupt"),
     ],
 )
-def test_a_change_that_fails_is_recorded_as_what_is_known_of_it(
+def test_a_failed_change_is_audited_as_failed_or_unknown(
     error: BaseException, result: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "interlock.audit")
@@ -39,7 +39,7 @@ def test_a_change_that_fails_is_recorded_as_what_is_known_of_it(
     assert vars(record)["what"] == "keys a\nb"
 
 
-def test_a_change_of_several_calls_that_breaks_off_is_recorded_with_what_was_done(
+def test_a_partly_applied_change_is_audited_with_its_progress(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO", "interlock.audit")

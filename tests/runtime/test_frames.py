@@ -29,7 +29,7 @@ def collections(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
 
 
 @pytest.mark.parametrize("collects", [True, False])
-def test_no_garbage_is_collected_meanwhile_and_afterwards_as_before(
+def test_looking_up_a_frame_collects_no_garbage_and_restores_the_collector(
     collections: list[bool], collects: bool
 ) -> None:
     if not collects:
@@ -39,7 +39,7 @@ def test_no_garbage_is_collected_meanwhile_and_afterwards_as_before(
     assert gc.isenabled() is collects
 
 
-def test_two_at_once_leave_the_collector_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_concurrent_lookups_restore_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
     inside, go_on = threading.Event(), threading.Event()
     frames = sys._current_frames
 
@@ -60,6 +60,6 @@ def test_two_at_once_leave_the_collector_as_it_was(monkeypatch: pytest.MonkeyPat
     assert gc.isenabled()
 
 
-def test_a_number_that_no_thread_has_has_no_frame() -> None:
+def test_an_unknown_thread_number_has_no_frame() -> None:
     assert frame_of(None) is None
     assert frame_of(-1) is None

@@ -28,7 +28,7 @@ if told is not None:
 
 
 @pytest.mark.parametrize("program", [AGAIN, ELSEWHERE], ids=["again", "in another interpreter"])
-def test_a_second_import_is_refused_in_a_line(program: str) -> None:
+def test_a_second_import_of_the_extension_is_refused_with_one_line(program: str) -> None:
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ended.returncode == 1
     assert "ImportError" in ended.stderr

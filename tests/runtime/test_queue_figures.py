@@ -23,7 +23,7 @@ def told(figures: QueueFigures, found: dict[str, dict[str, int]]) -> dict[str, d
     }
 
 
-def test_every_family_is_told_of_every_queue() -> None:
+def test_every_metric_is_reported_for_every_queue() -> None:
     found = {"a": stats(ready=2, puts=3, dead=1, oldest_ready=990_000_000), "b": stats(sealed=1)}
     seen = told(QueueFigures(), found)
     assert list(seen) == [family.name for family in QUEUE_FAMILIES]
@@ -40,13 +40,13 @@ def test_the_labels_of_a_sample_are_those_of_its_family() -> None:
         assert samples and all(len(labels) == len(family.labels) for labels, _ in samples)
 
 
-def test_an_engine_that_does_not_tell_the_oldest_has_no_such_family() -> None:
+def test_an_engine_without_the_oldest_age_has_no_such_metric() -> None:
     old = stats()
     del old["oldest_ready"]
     assert "interlock_queue_oldest_ready_seconds" not in told(QueueFigures(), {"a": old})
 
 
-def test_beyond_the_bound_queues_are_summed_and_told_to_be() -> None:
+def test_queues_beyond_the_limit_are_summed_as_other() -> None:
     figures = QueueFigures(2)
     found = {name: stats(ready=1, puts=10, oldest_ready=990_000_000) for name in "abcd"}
     found["d"] = stats(ready=5, puts=1, oldest_ready=980_000_000)
@@ -58,7 +58,7 @@ def test_beyond_the_bound_queues_are_summed_and_told_to_be() -> None:
     assert seen["interlock_queues_cut"] == {"": 2}
 
 
-def test_who_has_lines_keeps_them_while_it_is_there() -> None:
+def test_a_queue_with_its_own_label_keeps_it_while_it_exists() -> None:
     figures = QueueFigures(2)
     told(figures, {"m": stats(), "n": stats()})
     seen = told(figures, {"a": stats(), "m": stats(), "n": stats()})
@@ -67,7 +67,7 @@ def test_who_has_lines_keeps_them_while_it_is_there() -> None:
     assert set(seen["interlock_queue_puts_total"]) == {"a", "n"}
 
 
-def test_the_counters_of_the_others_never_fall() -> None:
+def test_the_counters_of_other_never_fall() -> None:
     figures = QueueFigures(1)
     before = 0.0
     steps = [
@@ -87,7 +87,7 @@ def test_the_counters_of_the_others_never_fall() -> None:
     assert sums == [12, 13, 13, 15, 16]
 
 
-def test_a_queue_called_other_is_one_of_the_others_where_there_are_any() -> None:
+def test_a_queue_named_other_is_summed_with_the_others() -> None:
     figures = QueueFigures(2)
     assert set(told(figures, {"other": stats()})["interlock_queue_dead"]) == {"other"}
     found = {name: stats(puts=1) for name in ("other", "a", "b")}
@@ -96,7 +96,7 @@ def test_a_queue_called_other_is_one_of_the_others_where_there_are_any() -> None
     assert told(figures, found)["interlock_queue_puts_total"] == {"a": 1, "b": 1, "other": 1}
 
 
-def test_counters_and_nothing_else_end_in_total() -> None:
+def test_only_counters_end_in_total() -> None:
     for family in QUEUE_FAMILIES:
         assert family.name.endswith("_total") == (family.kind == "counter")
         assert (family in COUNTERS) == (family.kind == "counter")

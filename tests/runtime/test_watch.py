@@ -58,7 +58,7 @@ def quiet(clock: ManualClock | None = None, **options: Any) -> KeyedQueue[Any]:
     return KeyedQueue[Any](clock=clock or ManualClock(), **{**off, **options})
 
 
-def test_a_depth_is_said_once_and_again_when_it_has_doubled(log: Log) -> None:
+def test_a_depth_is_logged_once_and_again_after_doubling(log: Log) -> None:
     q = quiet(warn_depth=10)
     depths = []
     for n in range(1, 90):
@@ -72,7 +72,7 @@ def test_a_depth_is_said_once_and_again_when_it_has_doubled(log: Log) -> None:
     ]
 
 
-def test_a_depth_is_said_anew_after_the_queue_was_shallow(log: Log) -> None:
+def test_a_depth_is_logged_again_after_the_queue_was_shallow(log: Log) -> None:
     clock = ManualClock()
     q = quiet(warn_depth=10, clock=clock)
     q.put_many(range(15))
@@ -94,7 +94,7 @@ def test_a_depth_is_said_anew_after_the_queue_was_shallow(log: Log) -> None:
     assert len(log.texts(logging.WARNING)) == 3, "twice as deep is said at once"
 
 
-def test_a_depth_says_by_which_key_everything_is_serialised(log: Log) -> None:
+def test_a_depth_warning_names_the_key_that_serialises_everything(log: Log) -> None:
     q = quiet(warn_depth=10)
     q.put("cold", keys="b")
     for n in range(9):
@@ -110,7 +110,7 @@ def test_a_depth_says_by_which_key_everything_is_serialised(log: Log) -> None:
     assert len(log.take()) == 1
 
 
-def test_readers_of_a_key_run_side_by_side_and_are_not_said_to_be_serialised(log: Log) -> None:
+def test_readers_of_a_key_are_not_reported_as_serialised(log: Log) -> None:
     readers = quiet(warn_depth=10)
     for n in range(10):
         readers.put(n, keys=f"own {n}", shared="ledger")
@@ -124,7 +124,7 @@ def test_readers_of_a_key_run_side_by_side_and_are_not_said_to_be_serialised(log
     assert log.take() == ["queue 'orders' holds 10 messages"]
 
 
-def test_the_key_that_serialises_is_found_beside_one_that_all_only_read(log: Log) -> None:
+def test_a_serialising_key_is_found_besides_a_key_that_all_only_read(log: Log) -> None:
     for write, read in (("a", "b"), ("b", "a")):
         q = quiet(warn_depth=10)
         for n in range(10):
@@ -132,7 +132,7 @@ def test_the_key_that_serialises_is_found_beside_one_that_all_only_read(log: Log
         assert f"share the key {write}, so they are handled one after the other" in log.take()[1]
 
 
-def test_a_lane_that_is_deep_is_said(log: Log) -> None:
+def test_a_deep_lane_is_logged(log: Log) -> None:
     q = quiet(warn_lane_depth=5)
     said = []
     for n in range(1, 25):
@@ -152,7 +152,7 @@ def test_the_defaults_are_a_thousand_messages_and_a_hundred_on_a_key(log: Log) -
     assert len(log.texts(logging.WARNING)) == 2
 
 
-def test_zero_switches_each_watch_off(log: Log) -> None:
+def test_zero_disables_each_warning(log: Log) -> None:
     clock = ManualClock()
     q = quiet(clock)
     q.put_many(range(5000), keys="a")
@@ -162,7 +162,7 @@ def test_zero_switches_each_watch_off(log: Log) -> None:
     assert log.texts(logging.WARNING) == log.texts(logging.ERROR) == []
 
 
-def test_a_message_that_waits_too_long_is_said_with_what_it_waits_for(log: Log) -> None:
+def test_a_message_that_waits_too_long_is_logged_with_its_blocker(log: Log) -> None:
     clock = ManualClock()
     q = quiet(clock, slow_wait=60)
     q.put("first", keys=["a", "b"])
@@ -188,7 +188,7 @@ def test_a_message_that_waits_too_long_is_said_with_what_it_waits_for(log: Log) 
     lease.ack()
 
 
-def test_a_message_that_comes_back_soon_is_not_said(log: Log) -> None:
+def test_a_message_that_is_redelivered_soon_is_not_logged(log: Log) -> None:
     clock = ManualClock()
     q = quiet(clock, slow_wait=60)
     for n in range(100):
@@ -198,7 +198,7 @@ def test_a_message_that_comes_back_soon_is_not_said(log: Log) -> None:
     assert log.texts(logging.ERROR) == []
 
 
-def test_a_delayed_message_waits_from_when_it_is_due(log: Log) -> None:
+def test_a_delayed_message_s_wait_counts_from_its_due_time(log: Log) -> None:
     clock = ManualClock()
     q = quiet(clock, slow_wait=60)
     q.put("delayed", keys="a", delay=1000)
@@ -209,7 +209,7 @@ def test_a_delayed_message_waits_from_when_it_is_due(log: Log) -> None:
     assert len(log.texts(logging.ERROR)) == 1
 
 
-def test_an_attempt_that_failed_is_said_and_what_becomes_of_it(log: Log) -> None:
+def test_a_failed_attempt_is_logged_with_its_outcome(log: Log) -> None:
     q = quiet(retry=Retry(attempts=2, first=5, jitter=False), warn_depth=1000)
     q.put("poison")
     q.get().nack(error=ValueError("cannot"))
@@ -226,7 +226,7 @@ def test_an_attempt_that_failed_is_said_and_what_becomes_of_it(log: Log) -> None
     assert "message 1 is a dead letter after attempt 2 (no reason given)" in record.getMessage()
 
 
-def test_a_held_message_is_said_with_what_an_operator_can_do(log: Log) -> None:
+def test_a_held_message_is_logged_with_the_operator_s_commands(log: Log) -> None:
     q = quiet(retry=Retry(attempts=1, then="hold"), warn_depth=1000)
     q.put("poison")
     q.get().nack(error="cannot")
@@ -234,7 +234,7 @@ def test_a_held_message_is_said_with_what_an_operator_can_do(log: Log) -> None:
     assert "retry(1), skip(1) or bury(1)" in text
 
 
-def test_each_handled_message_is_said_if_debug_is_on(log: Log) -> None:
+def test_each_handled_message_is_logged_at_debug_level(log: Log) -> None:
     clock = ManualClock()
     q = quiet(clock, warn_depth=1000)
     q.put("payload", keys=["a", "b"], shared="c")
@@ -250,13 +250,13 @@ def test_each_handled_message_is_said_if_debug_is_on(log: Log) -> None:
     assert vars(record)["keys"] == ["a", "b", "c"]
 
 
-def test_a_key_in_a_log_record_is_text_and_what_is_no_utf_8_is_escaped(log: Log) -> None:
+def test_a_key_in_a_log_record_is_text_with_other_bytes_escaped(log: Log) -> None:
     q = quiet(warn_lane_depth=1)
     q.put("payload", keys=["møbel", b"\xff\x00", 7])
     assert sorted(vars(record)["keys"][0] for record in log.records) == ["7", "\\xff\0", "møbel"]
 
 
-def test_a_quiet_message_is_left_out(log: Log) -> None:
+def test_a_quiet_message_is_not_logged(log: Log) -> None:
     q = quiet(warn_depth=1000)
     q.put("seen")
     q.put("unseen", quiet=True)
@@ -266,7 +266,7 @@ def test_a_quiet_message_is_left_out(log: Log) -> None:
     assert len(log.texts(logging.DEBUG)) == 1
 
 
-def test_debug_may_be_switched_on_and_off_later(log: Log) -> None:
+def test_debug_logging_may_be_switched_on_and_off_later(log: Log) -> None:
     clock = ManualClock()
     q = quiet(clock, warn_depth=1000)
     logger = logging.getLogger("interlock.queue")
@@ -286,7 +286,7 @@ def test_debug_may_be_switched_on_and_off_later(log: Log) -> None:
     assert handled() == 0
 
 
-def test_the_asyncio_face_says_it_too(log: Log) -> None:
+def test_asyncio_calls_log_slow_waits_too(log: Log) -> None:
     q = quiet(warn_depth=1000)
 
     async def main() -> None:
@@ -298,14 +298,14 @@ def test_the_asyncio_face_says_it_too(log: Log) -> None:
     assert len(log.texts(logging.DEBUG)) == 1
 
 
-def test_an_executor_says_it_too(log: Log) -> None:
+def test_an_executor_logs_slow_waits_too(log: Log) -> None:
     with KeyedExecutor(1, thread_name_prefix="orders") as executor:
         executor.submit_keyed("a", int)
     (text,) = log.texts(logging.DEBUG)
     assert "message 1 [a] waited" in text
 
 
-def test_where_nobody_calls_the_watcher_does(log: Log) -> None:
+def test_the_watcher_thread_logs_slow_waits_of_an_idle_queue(log: Log) -> None:
     q = KeyedQueue[str](slow_wait=0.01, name="orders")
     q.put("hangs", keys="a")
     lease = q.get()
@@ -331,7 +331,7 @@ def test_a_queue_is_watched_in_time_while_the_watcher_sleeps_for_another(log: Lo
     assert "message 1 has waited" in log.texts(logging.ERROR)[0]
 
 
-def test_the_watcher_looks_only_at_those_whose_time_has_come(log: Log) -> None:
+def test_the_watcher_checks_only_queues_that_are_due(log: Log) -> None:
     looks: Counter[int] = Counter()
 
     class Seen(KeyedQueue[int]):
@@ -349,7 +349,7 @@ def test_the_watcher_looks_only_at_those_whose_time_has_come(log: Log) -> None:
     assert [looks[q._number] for q in patient] == [1] * 50
 
 
-def test_the_watcher_forgets_when_to_look_at_queues_that_are_gone() -> None:
+def test_the_watcher_drops_freed_queues() -> None:
     before = len(watch._scheduled)
     queues = [KeyedQueue[int](slow_wait=1000) for _ in range(50)]
     for q in queues:
@@ -361,7 +361,7 @@ def test_the_watcher_forgets_when_to_look_at_queues_that_are_gone() -> None:
     assert len(watch._scheduled) <= before
 
 
-def test_the_watcher_is_one_thread_that_keeps_no_queue() -> None:
+def test_the_watcher_is_one_thread_and_keeps_no_queue_alive() -> None:
     done = python("""
 import gc, threading, weakref
 from interlock import KeyedQueue
@@ -384,7 +384,7 @@ until(gone)
     assert done.returncode == 0, done.stderr
 
 
-def test_the_watcher_is_started_anew_in_the_child_of_a_fork() -> None:
+def test_the_watcher_is_restarted_in_a_forked_child() -> None:
     done = python("""
 import logging, os, threading, warnings
 from interlock import KeyedQueue
@@ -439,7 +439,7 @@ def test_an_explanation_is_a_tree_that_shows_each_message_once() -> None:
     lease.ack()
 
 
-def test_an_explanation_says_what_is_paused_and_where_it_was_cut() -> None:
+def test_an_explanation_names_pauses_and_where_it_was_cut() -> None:
     q = quiet()
     q.put("1", keys="a")
     q.pause("a")
@@ -459,7 +459,7 @@ def test_an_explanation_says_what_is_paused_and_where_it_was_cut() -> None:
         q.explain(77)
 
 
-def test_an_explanation_names_the_thread_that_handles() -> None:
+def test_an_explanation_names_the_handling_thread() -> None:
     q = quiet()
     q.put("payload", keys="a")
     go_on = threading.Event()

@@ -43,7 +43,7 @@ def as_json(answer: tuple[int, str, str]) -> Any:
     return json.loads(out)
 
 
-def test_a_row_is_made_changed_raised_and_read(run: Run, name: str) -> None:
+def test_a_row_is_created_changed_incremented_and_read(run: Run, name: str) -> None:
     assert run("set", name, "888888888", "app_id=666", "background=true", "token=t") == (0, "", "")
     assert run("incr", name, "888888888", "unread", "99") == (0, "99\n", "")
     assert run("incr", name, "888888888", "unread") == (0, "100\n", "")
@@ -57,7 +57,7 @@ def test_a_row_is_made_changed_raised_and_read(run: Run, name: str) -> None:
     assert run("get", name, "888888888")[1].splitlines()[:2] == ["app_id: 666", "background: true"]
 
 
-def test_what_is_no_text_is_shown_all_the_same(run: Run, name: str) -> None:
+def test_bytes_that_are_not_text_are_shown_escaped(run: Run, name: str) -> None:
     table: SharedTable[Any] = SharedTable.attach(name)
     values = {"app_id": 1, "background": False, "unread": 0, "token": "\x1b[2J", "load": 0.0}
     table[b"\xff"] = table.row(raw=b"\xfe\x00", **values)
@@ -83,7 +83,7 @@ def test_rows_are_listed_by_key_and_up_to_a_limit(run: Run, name: str) -> None:
     assert len(run("export", name, "--format", "jsonl")[1].splitlines()) == 20
 
 
-def test_a_table_is_told_of_with_a_picture(run: Run, name: str) -> None:
+def test_info_describes_a_table_with_a_drawing(run: Run, name: str) -> None:
     run("set", name, "a", "unread=1", "--ttl", "100")
     code, out, _ = run("info", name)
     assert code == 0
@@ -98,7 +98,7 @@ def test_a_table_is_told_of_with_a_picture(run: Run, name: str) -> None:
     assert f"{name}  rows 1 of 1,000" in run("watch", name, "--count", "1")[1]
 
 
-def test_rows_and_tables_go_when_somebody_says_so(run: Run, name: str) -> None:
+def test_rows_and_tables_are_deleted_only_after_confirmation(run: Run, name: str) -> None:
     run("set", name, "a")
     for command in ("reset", "remove"):
         code, out, err = run(command, name)
@@ -120,9 +120,7 @@ ODD = (
 
 
 @pytest.mark.parametrize("format", ["csv", "jsonl", "arrow"])
-def test_what_is_exported_is_imported_the_same(
-    run: Run, name: str, format: str, tmp_path: Path
-) -> None:
+def test_an_export_is_imported_unchanged(run: Run, name: str, format: str, tmp_path: Path) -> None:
     table: SharedTable[Any] = SharedTable.attach(name)
     for key, *values in ODD:
         table[key] = table.row(**dict(zip(table.row.__struct_fields__, values, strict=True)))
@@ -141,7 +139,7 @@ def test_what_is_exported_is_imported_the_same(
     assert [path.name for path in tmp_path.iterdir()] == ["rows"]
 
 
-def test_what_has_expired_is_not_imported(run: Run, name: str, tmp_path: Path) -> None:
+def test_expired_rows_are_not_imported(run: Run, name: str, tmp_path: Path) -> None:
     file = tmp_path / "rows"
     file.write_text("key,unread,_expires\na,1,2001-01-01T00:00:00+00:00\nb,2,\n")
     assert run("import", name, str(file)) == (0, f"{name}  1 rows set, 1 had expired\n", "")
@@ -171,7 +169,7 @@ def test_what_has_expired_is_not_imported(run: Run, name: str, tmp_path: Path) -
         ("key,_expires\na,soon\n", "Invalid isoformat string"),
     ],
 )
-def test_what_is_no_export_is_told_with_its_line(
+def test_a_malformed_export_is_reported_with_its_line(
     run: Run, name: str, tmp_path: Path, text: str, said: str
 ) -> None:
     (tmp_path / "rows").write_text(text)
@@ -180,7 +178,7 @@ def test_what_is_no_export_is_told_with_its_line(
     assert said in err and err.startswith("interlock: ")
 
 
-def test_a_pipe_carries_an_export(run: Run, name: str) -> None:
+def test_an_export_can_be_piped(run: Run, name: str) -> None:
     run("set", name, "a", "unread=3", "token=häß")
     other = f"{name}-2"
     program = [sys.executable, "-m", "interlock", "table"]
@@ -204,7 +202,7 @@ def test_an_expiry_is_shown(run: Run, name: str) -> None:
         assert as_json(run(*words, "--json"))["_expires"].endswith("+00:00")
 
 
-def test_keys_that_are_no_text_are_named_in_base64(run: Run, name: str) -> None:
+def test_keys_that_are_not_text_are_written_in_base64(run: Run, name: str) -> None:
     assert run("set", name, "base64:/w==", "unread=1", "raw=base64:/gA=")[0] == 0
     assert b"\xff" in SharedTable.attach(name)
     assert run("get", name, "base64:/w==", "raw") == (0, "base64:/gA=\n", "")
@@ -212,15 +210,13 @@ def test_keys_that_are_no_text_are_named_in_base64(run: Run, name: str) -> None:
     assert "is not base64" in run("get", name, "base64:?")[2]
 
 
-def test_a_name_that_is_nearly_right_is_asked_for(run: Run, name: str) -> None:
+def test_a_misspelled_table_name_gets_a_suggestion(run: Run, name: str) -> None:
     code, _, err = run("info", name[:-1])
     assert code == 1
     assert f"; did you mean {name}?" in err
 
 
-def test_what_is_no_table_is_removed_by_its_name_and_not_by_a_path(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_damaged_table_is_removed_by_name_and_not_by_path(run: Run, tmp_path: Path) -> None:
     name = f"cli-{uuid.uuid4().hex}"
     noise = b"no table " * 1000
     for path in (Path(f"/dev/shm/interlock.{name}"), tmp_path / "file"):
@@ -280,7 +276,7 @@ def test_a_table_in_a_file_is_named_by_its_path(run: Run, tmp_path: Path) -> Non
         (("create", "other", "token:str"), 2, "str and bytes have a size"),
     ],
 )
-def test_what_cannot_be_is_told_in_a_line(
+def test_an_error_is_one_line(
     run: Run, name: str, words: tuple[str, ...], code: int, said: str
 ) -> None:
     run("set", name, "a")
@@ -290,7 +286,7 @@ def test_what_cannot_be_is_told_in_a_line(
     assert err.startswith("interlock: ")
 
 
-def test_a_name_that_moves_the_cursor_is_shown_and_moves_nothing(run: Run) -> None:
+def test_control_characters_in_a_name_are_escaped(run: Run) -> None:
     name = f"cli-\x1b[31m\n{uuid.uuid4().hex}"
     try:
         for words in (("create", name, "a:U8"), ("info", name), ("remove", name)):
@@ -302,7 +298,7 @@ def test_a_name_that_moves_the_cursor_is_shown_and_moves_nothing(run: Run) -> No
     assert "\x1b" not in err and "there is no table" in err
 
 
-def test_create_tells_whether_the_table_was_there(run: Run, name: str) -> None:
+def test_create_reports_whether_the_table_existed(run: Run, name: str) -> None:
     code, out, _ = run("create", name, *COLUMNS, "--capacity", "5")
     assert code == 0 and out.endswith("capacity 1,000  was there\n")
     assert as_json(run("create", name, *COLUMNS, "--json"))["created"] is False
@@ -313,7 +309,7 @@ def test_create_tells_whether_the_table_was_there(run: Run, name: str) -> None:
         SharedTable.remove(other)
 
 
-def test_info_tells_the_memory_of_a_slot(run: Run, name: str) -> None:
+def test_info_shows_the_memory_of_a_slot(run: Run, name: str) -> None:
     told = as_json(run("info", name, "--json"))
     assert told["bytes"] > sum(level["slots"] for level in told["levels"]) * told["slot_bytes"]
     assert f"{told['slot_bytes']} per slot" in run("info", name)[1]

@@ -55,7 +55,7 @@ def name(run: Run) -> Iterator[str]:
         ("key,_expires\na,yesterday\n", "yesterday"),
     ],
 )
-def test_a_file_that_is_wrong_is_refused_in_a_line(
+def test_a_malformed_file_is_refused_in_one_line(
     run: Run, name: str, tmp_path: Path, text: str, words: str
 ) -> None:
     file = tmp_path / "rows"
@@ -65,7 +65,7 @@ def test_a_file_that_is_wrong_is_refused_in_a_line(
     assert len(SharedTable.attach(name)) == 0
 
 
-def test_a_file_may_begin_with_a_mark_and_name_no_zone(
+def test_a_file_may_begin_with_a_byte_order_mark_and_omit_the_time_zone(
     run: Run, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TZ", "Pacific/Kiritimati")
@@ -83,9 +83,7 @@ def test_a_file_may_begin_with_a_mark_and_name_no_zone(
     time.tzset()
 
 
-def test_an_export_takes_the_place_of_no_pipe_or_device(
-    run: Run, name: str, tmp_path: Path
-) -> None:
+def test_an_export_does_not_replace_a_pipe_or_device(run: Run, name: str, tmp_path: Path) -> None:
     assert run("set", name, "a", "unread=7")[0] == 0
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -103,7 +101,7 @@ def test_an_export_takes_the_place_of_no_pipe_or_device(
         assert (tmp_path / "rows").read_text() == read[0]
 
 
-def test_without_standard_output_nothing_breaks(name: str) -> None:
+def test_a_closed_standard_output_causes_no_traceback(name: str) -> None:
     command = f'exec "{sys.executable}" -m interlock table info {name} >&-'
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)
     assert "Traceback" not in done.stderr
@@ -113,7 +111,7 @@ TEXTS = ["a\rb", "a\r", "\r", "a\nb", "a\r\nb", "\n", '"', ",", " a ", "\x00", "
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_what_is_exported_is_imported_as_it_was(
+def test_random_rows_are_unchanged_by_export_and_import(
     run: Run, name: str, tmp_path: Path, form: str
 ) -> None:
     names = [f"{name}-{n}" for n in range(2)]

@@ -63,7 +63,7 @@ def test_a_default_of_none_is_a_default(table: SharedTable[Presence]) -> None:
 
 
 @pytest.mark.parametrize("key", ["7", b"7", 7, Text("7"), Number(7)])
-def test_every_form_of_a_key_is_one_key_at_every_door(
+def test_every_form_of_a_key_is_the_same_key_in_every_call(
     table: SharedTable[Presence], key: Any
 ) -> None:
     table[key] = ONE
@@ -88,14 +88,14 @@ def test_every_form_of_a_key_is_one_key_at_every_door(
 
 
 @pytest.mark.parametrize("number", [0, -1, -(2**63), 2**63 - 1, 2**63, -(2**70), 10**20])
-def test_an_int_is_the_key_of_its_digits(table: SharedTable[Presence], number: int) -> None:
+def test_an_int_key_equals_its_decimal_text(table: SharedTable[Presence], number: int) -> None:
     table[number] = ONE
     assert list(table) == [str(number)]
     assert number in table and str(number) in table and table[str(number).encode()] == ONE
 
 
 @pytest.mark.parametrize("key", ["", b"", "\ud800", True, None, 1.5, ("a",), [], "x" * 33])
-def test_what_is_no_key_is_refused_at_every_door(table: SharedTable[Presence], key: Any) -> None:
+def test_an_invalid_key_is_refused_by_every_call(table: SharedTable[Presence], key: Any) -> None:
     row = bytes(8 + 4 + 4 + 1 + 10 + 5)
     for call in (
         lambda: table[key],
@@ -135,7 +135,7 @@ def test_what_is_no_key_is_refused_at_every_door(table: SharedTable[Presence], k
         ("nothing", 1),
     ],
 )
-def test_what_a_column_cannot_hold_leaves_the_row(
+def test_a_value_a_column_cannot_hold_does_not_change_the_row(
     table: SharedTable[Presence], column: str, value: Any
 ) -> None:
     table["a"] = ONE
@@ -166,7 +166,9 @@ def test_a_sum_beyond_the_range_and_a_column_without_sums_are_refused(
     assert table["a"].app_id == 666
 
 
-def test_bytes_of_a_row_come_back_and_others_are_refused(table: SharedTable[Presence]) -> None:
+def test_packed_bytes_of_a_row_are_read_and_others_are_refused(
+    table: SharedTable[Presence],
+) -> None:
     table["a"] = ONE
     row = table.get_bytes("a", b"")
     assert len(row) == 8 + 4 + 4 + 1 + (2 + 8) + (2 + 3)
@@ -208,7 +210,7 @@ class Sly(Presence):
         return 99 if name == "unread" else super().__getattribute__(name)
 
 
-def test_what_a_class_of_rows_does_itself_is_done(name: str) -> None:
+def test_the_constructor_and_methods_of_a_row_class_are_used(name: str) -> None:
     table = SharedTable.open(name, Checked, capacity=10)
     table["a"] = Checked(count=1)
     before = Checked.made
@@ -216,7 +218,7 @@ def test_what_a_class_of_rows_does_itself_is_done(name: str) -> None:
     assert Checked.made == before + 1
 
 
-def test_a_row_of_a_subclass_is_asked_for_its_columns(table: SharedTable[Presence]) -> None:
+def test_a_row_of_a_subclass_is_read_by_its_attributes(table: SharedTable[Presence]) -> None:
     table["a"] = Wider(app_id=1, unread=2, extra=3)
     assert table["a"] == Presence(app_id=1, unread=2)
     table["a"] = Sly(app_id=5)
@@ -225,7 +227,7 @@ def test_a_row_of_a_subclass_is_asked_for_its_columns(table: SharedTable[Presenc
         table["a"] = ()  # type: ignore[assignment]
 
 
-def test_rows_are_what_their_class_makes(table: SharedTable[Presence]) -> None:
+def test_rows_are_instances_of_their_class(table: SharedTable[Presence]) -> None:
     table["a"] = ONE
     row = table["a"]
     assert type(row) is Presence and repr(row) == repr(ONE) and hash(row) == hash(ONE)
@@ -234,7 +236,7 @@ def test_rows_are_what_their_class_makes(table: SharedTable[Presence]) -> None:
     assert not gc.is_tracked(row)
 
 
-def test_nothing_is_kept_of_what_went_through(table: SharedTable[Presence]) -> None:
+def test_calls_keep_no_references_to_their_arguments(table: SharedTable[Presence]) -> None:
     key, default, token = "k" * 5, object(), "t" * 7
     row = Presence(app_id=1, token=token)
     missing = [key + "no"]
@@ -260,7 +262,7 @@ class Halves(Row):
     many: I64 = 0
 
 
-def test_numbers_come_back_as_their_columns_have_them(name: str) -> None:
+def test_numbers_are_returned_in_the_type_of_their_column(name: str) -> None:
     table = SharedTable.open(name, Halves, capacity=10)
     table["a"] = Halves(half=0.1, many=-(2**63))
     assert table.get_column("a", "half") == pytest.approx(0.1, rel=1e-6)

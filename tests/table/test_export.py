@@ -74,7 +74,7 @@ def by_key(rows: list[dict[str, Any]], key: str = "key") -> dict[Any, dict[str, 
     return {row.pop(key): row for row in rows}
 
 
-def test_pyarrow_reads_every_type_at_its_ends(table: SharedTable[Everything]) -> None:
+def test_pyarrow_reads_the_extremes_of_every_type(table: SharedTable[Everything]) -> None:
     for given in (table, table.export()):
         read = pa.table(given)
         read.validate(full=True)
@@ -101,13 +101,13 @@ def test_numpy_has_a_field_for_each_column(table: SharedTable[Everything]) -> No
     rows["u64"] = 0  # is the caller's own
 
 
-def test_a_table_without_rows_has_columns_all_the_same(table: SharedTable[Everything]) -> None:
+def test_an_empty_table_is_exported_with_its_columns(table: SharedTable[Everything]) -> None:
     table.clear()
     assert pa.table(table).num_rows == len(table.to_numpy()) == 0
     assert polars.DataFrame(table.export()).columns == ["key", *Everything.__struct_fields__]
 
 
-def test_keys_that_are_no_text_are_told_and_come_as_bytes(table: SharedTable[Everything]) -> None:
+def test_keys_that_are_not_text_are_exported_as_bytes(table: SharedTable[Everything]) -> None:
     table[b"\xff\x00"] = MOST
     told = r'the key b"\\xff\\x00" is not UTF-8; ask for keys="bytes"'
     with pytest.raises(pa.ArrowInvalid, match=told):
@@ -119,7 +119,7 @@ def test_keys_that_are_no_text_are_told_and_come_as_bytes(table: SharedTable[Eve
     assert str(table.to_numpy(keys="bytes").dtype["key"]) == "|S32"
 
 
-def test_columns_are_chosen_and_ordered(table: SharedTable[Everything]) -> None:
+def test_an_export_can_choose_and_order_columns(table: SharedTable[Everything]) -> None:
     chosen = table.export(columns=("text", "u8"))
     assert pa.table(chosen).column_names == ["key", "text", "u8"]
     assert chosen.to_numpy().dtype.names == ("key", "text", "u8")
@@ -134,14 +134,14 @@ def test_columns_are_chosen_and_ordered(table: SharedTable[Everything]) -> None:
         table.export(keys="text")  # type: ignore[arg-type]
 
 
-def test_a_column_called_key_leaves_the_key_its_own(name: str) -> None:
+def test_a_column_called_key_does_not_hide_the_key(name: str) -> None:
     table = SharedTable.open(name, Keyed, capacity=10)
     table["a"] = Keyed(key=5)
     assert pa.table(table).to_pylist() == [{"_key": "a", "key": 5}]
     assert table.to_numpy().dtype.names == ("_key", "key")
 
 
-def test_rows_say_when_they_expire(table: SharedTable[Everything]) -> None:
+def test_an_export_includes_expiry_times(table: SharedTable[Everything]) -> None:
     table.expire("most", 3600)
     table.expire("least", 1e12)  # longer than the clock goes: for ever
     now = dt.datetime.now(dt.UTC)
@@ -155,7 +155,7 @@ def test_rows_say_when_they_expire(table: SharedTable[Everything]) -> None:
     assert abs(soon - np.datetime64(now.replace(tzinfo=None))) < np.timedelta64(61, "m")
 
 
-def test_many_rows_come_in_batches_and_each_stream_has_all(name: str) -> None:
+def test_many_rows_are_exported_in_batches_and_each_stream_has_all(name: str) -> None:
     table = SharedTable.open(name, Count, capacity=150_000)
     table.set_many({number: Count(count=number) for number in range(150_000)})
     view = table.export()
@@ -166,7 +166,7 @@ def test_many_rows_come_in_batches_and_each_stream_has_all(name: str) -> None:
     assert sorted(view.to_numpy()["count"].tolist()) == list(range(150_000))
 
 
-def test_a_stream_outlives_its_table_and_goes_unread(table: SharedTable[Everything]) -> None:
+def test_a_stream_survives_its_table_and_may_be_left_unread(table: SharedTable[Everything]) -> None:
     stream = table.export().__arrow_c_stream__()
     unread = table.export().__arrow_c_stream__()
     schema = table.__arrow_c_schema__()
@@ -179,7 +179,7 @@ def test_a_stream_outlives_its_table_and_goes_unread(table: SharedTable[Everythi
         pa.RecordBatchReader._import_from_c_capsule(stream)
 
 
-def test_what_is_there_all_the_time_is_met_once_while_others_write(name: str) -> None:
+def test_an_export_during_writes_has_each_permanent_row_once(name: str) -> None:
     stay, capacity = 5000, 20_000
     table = SharedTable.open(name, Count, capacity=capacity, on_full="raise")
     table.set_many({f"stay:{number}": Count(count=1) for number in range(stay)})
@@ -206,7 +206,7 @@ def test_what_is_there_all_the_time_is_met_once_while_others_write(name: str) ->
         filling.join()
 
 
-def test_without_numpy_it_says_what_is_missing(table: SharedTable[Everything]) -> None:
+def test_without_numpy_the_error_names_the_package(table: SharedTable[Everything]) -> None:
     program = (
         "import sys; sys.modules['numpy'] = None\n"
         "from interlock import SharedTable\n"

@@ -66,7 +66,7 @@ def held(table: SharedTable[Wide]) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("option", ["gc", "weakref", "dict", "cache_hash", "array_like"])
-def test_a_class_with_any_option_of_a_struct_has_its_rows(name: str, option: str) -> None:
+def test_a_row_class_may_use_any_struct_option(name: str, option: str) -> None:
     class Odd(Row, **{option: option != "gc"}):
         count: U32 = 0
         name: Annotated[str, Size(4)] = ""
@@ -91,7 +91,7 @@ def test_a_class_with_any_option_of_a_struct_has_its_rows(name: str, option: str
         ("signed", 2**63 - 1, -(2**64 - 1), -(2**63)),
     ],
 )
-def test_a_sum_within_its_column_is_made_however_large_what_is_added(
+def test_an_increment_larger_than_its_column_works_if_the_sum_fits(
     table: SharedTable[Wide], column: str, before: int, by: int, after: int
 ) -> None:
     table["k"] = with_column(column, before)
@@ -100,7 +100,7 @@ def test_a_sum_within_its_column_is_made_however_large_what_is_added(
 
 @pytest.mark.parametrize("by", [2**64 + 5, 2**100 + 5, 2**200 + 5, -(2**200) + 5, -(2**127) + 5])
 @pytest.mark.parametrize("column", ["byte", "count", "large", "signed"])
-def test_a_sum_wraps_by_the_bits_of_its_column(
+def test_a_wrapping_sum_wraps_at_the_width_of_its_column(
     table: SharedTable[Wide], column: str, by: int
 ) -> None:
     table["k"] = with_column(column, 2)
@@ -113,7 +113,9 @@ def test_a_sum_wraps_by_the_bits_of_its_column(
     assert limit == (highest if by > 0 else lowest)
 
 
-def test_an_int_beyond_any_float_is_said_to_be_that(table: SharedTable[Wide]) -> None:
+def test_an_int_too_large_for_a_float_is_refused_with_a_clear_error(
+    table: SharedTable[Wide],
+) -> None:
     table["k"] = Wide(score=1.5)
     for column in ("score", "narrow"):
         with pytest.raises(ValueError, match=f"column {column} is an int beyond any float"):
@@ -125,7 +127,7 @@ def test_an_int_beyond_any_float_is_said_to_be_that(table: SharedTable[Wide]) ->
     assert table["k"] == Wide(score=1.5)
 
 
-def test_several_threads_pop_items_of_one_handle(table: SharedTable[Wide]) -> None:
+def test_several_threads_may_pop_items_of_one_handle(table: SharedTable[Wide]) -> None:
     rows = {f"key{number}": Wide(count=number) for number in range(1000)}
     table.update(rows)
     popped: list[dict[str, Wide]] = [{} for _ in range(4)]
@@ -159,7 +161,7 @@ def test_several_threads_pop_items_of_one_handle(table: SharedTable[Wide]) -> No
     assert len(table) == 0
 
 
-def test_an_item_is_found_by_popitem_that_an_iteration_has_gone_past(
+def test_popitem_finds_an_item_an_iteration_has_passed(
     table: SharedTable[Wide],
 ) -> None:
     for _ in range(3):
@@ -225,13 +227,13 @@ def test_a_table_says_whether_opening_it_made_it(name: str) -> None:
     assert SharedTable.open(name, Wide, capacity=10).created
 
 
-def test_a_table_with_another_key_size_is_another(name: str) -> None:
+def test_opening_a_table_with_another_key_size_is_refused(name: str) -> None:
     SharedTable.open(name, Wide, capacity=10)
     with pytest.raises(SchemaMismatch, match=r"key\[64\]"):
         SharedTable.open(name, Wide, capacity=10, key_size=64)
 
 
-def test_the_memory_of_a_slot_is_told(name: str) -> None:
+def test_the_memory_of_a_slot_is_reported(name: str) -> None:
     table = SharedTable.open(name, Wide, capacity=100_000)
     stats = table.stats()
     assert 0 <= stats.bytes - stats.slots * stats.slot_bytes < 1024 * 1024
@@ -239,7 +241,7 @@ def test_the_memory_of_a_slot_is_told(name: str) -> None:
     assert stats.slot_bytes > 32 + len(table.get_bytes("k", b"") or b"") + 40
 
 
-def test_a_default_that_cannot_be_is_refused_when_the_table_is_opened(name: str) -> None:
+def test_an_invalid_default_is_refused_when_the_table_is_opened(name: str) -> None:
     class Surrogate(Row):
         text: Annotated[str, Size(8)] = "\ud800"
 
@@ -256,7 +258,7 @@ def test_a_default_that_cannot_be_is_refused_when_the_table_is_opened(name: str)
         SharedTable.attach(name)
 
 
-def test_whether_there_is_a_row_is_not_counted(
+def test_the_truth_value_of_a_table_does_not_count_its_rows(
     table: SharedTable[Wide], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def count(_: object) -> int:
@@ -270,7 +272,7 @@ def test_whether_there_is_a_row_is_not_counted(
     assert not table
 
 
-def test_open_makes_or_finds_a_table_that_others_resize_and_remove(name: str) -> None:
+def test_open_creates_or_finds_a_table_that_others_resize_and_remove(name: str) -> None:
     """Each step of one may come between two of another."""
     failed: list[BaseException] = []
 
@@ -299,7 +301,7 @@ def test_open_makes_or_finds_a_table_that_others_resize_and_remove(name: str) ->
 
 
 @pytest.mark.parametrize("word", [0xE703_7ED1_A0B4_28DB, 0xA076_1D64_78BD_642F, 0, 2**64 - 1])
-def test_nobody_can_choose_keys_that_all_fall_into_one_bucket(name: str, word: int) -> None:
+def test_chosen_keys_do_not_all_hash_into_one_bucket(name: str, word: int) -> None:
     table = SharedTable.open(name, Wide, capacity=6_000, key_size=32, on_full="raise")
     fixed = word.to_bytes(8, "little")
     for n in range(1, 1_001):

@@ -47,7 +47,7 @@ WRITES: tuple[Callable[[SharedTable[Kept]], object], ...] = (
 )
 
 
-def test_no_other_handle_writes_and_all_read(name: str) -> None:
+def test_a_table_kept_by_a_node_is_read_only_for_other_handles(name: str) -> None:
     other = SharedTable.open(name, Kept, capacity=100)
     other["k"] = Kept(a=5)
     node = SharedTable.open(name, Kept, capacity=100, keeper=True)
@@ -69,7 +69,7 @@ def test_no_other_handle_writes_and_all_read(name: str) -> None:
     assert node["k"] == Kept(a=8)
 
 
-def test_it_is_kept_when_it_was_resized_and_when_the_node_is_gone(
+def test_a_kept_table_stays_read_only_after_a_resize_and_after_its_node_ends(
     name: str, tmp_path: Path
 ) -> None:
     script = textwrap.dedent(f"""
@@ -112,7 +112,7 @@ def test_it_is_kept_when_it_was_resized_and_when_the_node_is_gone(
         in_file["k"] = Kept(a=1)
 
 
-def test_a_hub_that_is_no_node_reads_it_too_and_says_why_it_does_not_write(name: str) -> None:
+def test_a_hub_reads_a_kept_table_and_refuses_writes_with_the_reason(name: str) -> None:
     needs_hub()
     SharedTable.open(name, Kept, capacity=100, keeper=True)["k"] = Kept(a=1)
     table = {"name": name, "columns": Kept, "capacity": 100}

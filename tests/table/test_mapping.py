@@ -79,7 +79,7 @@ def test_cpythons_tests_of_a_mapping_pass(names: list[str]) -> None:
     assert result.errors + result.failures == []
 
 
-def test_update_takes_all_that_update_of_dict_takes(table: SharedTable[Count]) -> None:
+def test_update_accepts_what_dict_update_accepts(table: SharedTable[Count]) -> None:
     one, two, three = (Count(count=number) for number in (1, 2, 3))
     table.update({"a": one}, b=two)
     table.update([("b", three), (7, one)])
@@ -97,7 +97,7 @@ def test_update_takes_all_that_update_of_dict_takes(table: SharedTable[Count]) -
     assert table["a"] == one
 
 
-def test_it_is_equal_to_a_mapping_with_the_same_rows_at_the_same_keys(
+def test_a_table_equals_a_mapping_with_the_same_rows(
     table: SharedTable[Count], names: list[str]
 ) -> None:
     assert table == {}
@@ -153,7 +153,7 @@ def test_views_are_sets_as_those_of_dict(table: SharedTable[Count]) -> None:
         reversed(unordered)
 
 
-def test_rows_that_go_meanwhile_fail_no_comparison_and_no_copy(
+def test_rows_deleted_meanwhile_fail_no_comparison_or_copy(
     table: SharedTable[Count], names: list[str]
 ) -> None:
     stays = {f"stays:{number}": Count() for number in range(50)}
@@ -180,7 +180,7 @@ def test_rows_that_go_meanwhile_fail_no_comparison_and_no_copy(
     assert table == stays
 
 
-def test_popitem_gives_each_row_to_one(table: SharedTable[Count]) -> None:
+def test_popitem_returns_each_row_to_one_caller(table: SharedTable[Count]) -> None:
     table.set_many({number: Count(count=number) for number in range(1000)})
     taken: list[int] = []
 
@@ -211,7 +211,7 @@ def test_popitem_gives_each_row_to_one(table: SharedTable[Count]) -> None:
     assert other.popitem()[0] == third
 
 
-def test_popitem_does_not_begin_anew_each_time(names: list[str]) -> None:
+def test_popitem_continues_where_it_stopped(names: list[str]) -> None:
     table = opened(names, 20_000)
     table.set_many({number: Count() for number in range(20_000)})
     first = table.popitem()
@@ -232,7 +232,7 @@ def test_rows_written_during_an_iteration_do_not_end_it(table: SharedTable[Count
     assert {str(number) for number in range(500)} - set(seen) <= {str(n) for n in range(len(seen))}
 
 
-def test_a_row_that_is_moved_during_an_iteration_is_met_once(names: list[str]) -> None:
+def test_a_row_moved_during_an_iteration_is_yielded_once(names: list[str]) -> None:
     names.append(f"mapping-{uuid.uuid4().hex}")
     table = SharedTable.open(names[0], Count, capacity=20_000, on_full="raise")
     table.set_many({number: Count() for number in range(19_000)})
@@ -258,12 +258,12 @@ def test_a_batch_without_rows_is_refused_at_once(
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, SharedTable.copy])
-def test_it_is_not_copied(table: SharedTable[Count], copied: Callable[[Any], Any]) -> None:
+def test_a_table_cannot_be_copied(table: SharedTable[Count], copied: Callable[[Any], Any]) -> None:
     with pytest.raises(TypeError, match=r"`dict\(table.items\(\)\)` takes its rows"):
         copied(table)
 
 
-def test_what_is_no_mapping_of_rows_and_no_keys_is_refused(table: SharedTable[Count]) -> None:
+def test_arguments_that_are_not_rows_or_keys_are_refused(table: SharedTable[Count]) -> None:
     rows: Any
     for rows in ([("a", Count())], 5, None):
         with pytest.raises(TypeError, match=r"set_many\(\): rows is .*; allowed: a mapping"):
@@ -274,13 +274,15 @@ def test_what_is_no_mapping_of_rows_and_no_keys_is_refused(table: SharedTable[Co
             table.get_many(keys)
 
 
-def test_it_is_opened_or_attached_and_not_called(table: SharedTable[Count]) -> None:
+def test_calling_a_table_class_is_refused_in_favour_of_open_and_attach(
+    table: SharedTable[Count],
+) -> None:
     for words in ((), ("presence",), ("presence", Count)):
         with pytest.raises(TypeError, match=r"Counts\(\) cannot be called; Counts.open\("):
             Counts(*words)
 
 
-def test_without_end_is_for_ever(table: SharedTable[Count], names: list[str]) -> None:
+def test_an_infinite_ttl_means_no_expiry(table: SharedTable[Count], names: list[str]) -> None:
     for ttl in (float("inf"), 1e300, 10**400):
         table.set("a", Count(), ttl=ttl)
         assert table.ttl("a") is None
@@ -305,7 +307,7 @@ USES: dict[str, Callable[[SharedTable[Count]], Any]] = {
 }  # fmt: skip
 
 
-def test_every_call_on_a_closed_one_raises(names: list[str]) -> None:
+def test_every_call_on_a_closed_table_raises(names: list[str]) -> None:
     names.append(f"mapping-{uuid.uuid4().hex}")
     with Counts.open(names[0], Count, capacity=10) as table:
         assert isinstance(table, Counts) and not table.closed
@@ -330,7 +332,7 @@ def test_every_call_on_a_closed_one_raises(names: list[str]) -> None:
     }  # fmt: skip
 
 
-def test_it_goes_with_its_last_reference(names: list[str]) -> None:
+def test_a_table_is_freed_with_its_last_reference(names: list[str]) -> None:
     table = opened(names)
     table.set_many({number: Count() for number in range(500)})
     there = weakref.ref(table)

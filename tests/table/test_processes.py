@@ -119,7 +119,9 @@ def run(program: str, *words: str, cwd: Any = None) -> None:
     assert (ended.returncode, ended.stderr, ended.stdout) == (0, "", "")
 
 
-def test_process_pools_of_each_kind_take_it_and_nothing_warns(name: str, tmp_path: Any) -> None:
+def test_a_table_can_be_passed_to_process_pools_of_each_kind_without_warnings(
+    name: str, tmp_path: Any
+) -> None:
     (tmp_path / "pools.py").write_text(POOLS)
     run("", "pools.py", name, cwd=tmp_path)
     assert (os.stat(f"/dev/shm/interlock.{name}").st_mode & 0o777) == 0o600  # still there
@@ -150,7 +152,7 @@ for _ in range(3):
 """
 
 
-def test_it_may_be_used_to_the_very_end_of_a_process(table: SharedTable[Count], name: str) -> None:
+def test_a_table_can_be_used_until_process_exit(table: SharedTable[Count], name: str) -> None:
     table["all"] = Count()
     for _ in range(5):
         run(AT_THE_END, "-", name)
@@ -223,7 +225,7 @@ def test_a_signal_ends_a_call_that_waits_for_a_row(held: str, patience: float) -
     assert table.get_column("held", "count") == 0 and "held" in table
 
 
-def test_patience_has_an_end(held: str) -> None:
+def test_a_writer_raises_row_busy_when_its_patience_ends(held: str) -> None:
     for patience in (0, 0.12):
         table = SharedTable.attach(held, Count, patience=patience)
         with pytest.raises(RowBusy, match=r"by process \d+, which is alive but makes no progress"):
@@ -233,7 +235,7 @@ def test_patience_has_an_end(held: str) -> None:
     assert table.incr("free", "count") == 1
 
 
-def test_a_thread_that_ended_counts_as_no_writer(table: SharedTable[Count]) -> None:
+def test_an_ended_thread_does_not_count_as_a_writer(table: SharedTable[Count]) -> None:
     for number in range(200):  # three times as many as may write at once
         thread = threading.Thread(target=table.set, args=(number, Count()))
         thread.start()
@@ -256,7 +258,9 @@ os.execvp("sh", ["sh", "-c", "echo executed; exec cat"])
 
 
 @pytest.mark.parametrize("kind", ["writer", "keeper"])
-def test_a_process_that_becomes_another_program_is_no_writer_any_more(name: str, kind: str) -> None:
+def test_a_process_that_executes_another_program_no_longer_counts_as_a_writer(
+    name: str, kind: str
+) -> None:
     root = Path(__file__).parents[2]
     with contextlib.ExitStack() as stack:
         for _ in range(3):

@@ -44,7 +44,7 @@ def opened(name: str, *, capacity: int = 500, patience: float = 20) -> SharedTab
     )
 
 
-def test_rows_go_along_and_who_has_it_open_follows(name: str) -> None:
+def test_a_resize_keeps_rows_and_open_handles_follow(name: str) -> None:
     table, other = opened(name), opened(name)
     table.set_many({number: Count(count=number) for number in range(300)})
     table.expire(7, 1e-9)
@@ -58,7 +58,9 @@ def test_rows_go_along_and_who_has_it_open_follows(name: str) -> None:
     assert dict(table) == dict(other)
 
 
-def test_fewer_rows_than_there_are_are_refused_unless_some_are_to_be_dropped(name: str) -> None:
+def test_shrinking_below_the_number_of_rows_is_refused_unless_rows_may_be_dropped(
+    name: str,
+) -> None:
     table = opened(name, capacity=2000)
     table.set_many({number: Count(count=number) for number in range(2000)})
     with pytest.raises(TableFull, match="2000 rows, more than fit a capacity of 100"):
@@ -82,7 +84,7 @@ def test_fewer_rows_than_there_are_are_refused_unless_some_are_to_be_dropped(nam
         ({"capacity": 2**33}, OSError),
     ],
 )
-def test_what_cannot_be_is_refused(name: str, given: dict[str, Any], error: type) -> None:
+def test_an_invalid_capacity_is_refused(name: str, given: dict[str, Any], error: type) -> None:
     table = opened(name)
     table["a"] = Count(count=1)
     with pytest.raises(error):
@@ -90,7 +92,7 @@ def test_what_cannot_be_is_refused(name: str, given: dict[str, Any], error: type
     assert dict(table) == {"a": Count(count=1)} and table.capacity == 500
 
 
-def test_a_removed_table_is_not_resized(name: str) -> None:
+def test_a_removed_table_cannot_be_resized(name: str) -> None:
     table = opened(name)
     table["a"] = Count(count=1)
     SharedTable.remove(name)
@@ -176,7 +178,7 @@ class Work:
         return [sum(numbers) for numbers in zip(*told, strict=True)]
 
 
-def test_no_increment_of_four_processes_is_lost_while_it_grows_and_shrinks(name: str) -> None:
+def test_no_increment_of_four_processes_is_lost_during_resizes(name: str) -> None:
     table = opened(name)
     table.set_many({number: Count() for number in range(300)})
     work = Work(name)
@@ -190,7 +192,7 @@ def test_no_increment_of_four_processes_is_lost_while_it_grows_and_shrinks(name:
     assert len(table) == 300
 
 
-def test_a_resizer_killed_at_any_moment_leaves_a_table_in_which_nothing_is_lost(name: str) -> None:
+def test_killing_a_resize_at_any_moment_loses_no_row(name: str) -> None:
     table = opened(name)
     table.set_many({number: Count() for number in range(300)})
     work = Work(name, writers=1)
@@ -211,7 +213,7 @@ def test_a_resizer_killed_at_any_moment_leaves_a_table_in_which_nothing_is_lost(
     assert not list(Path("/dev/shm").glob(f".interlock.{name}.*"))
 
 
-def test_while_a_resizer_is_stopped_readers_go_on_and_writers_lose_patience(name: str) -> None:
+def test_while_a_resize_is_frozen_readers_work_and_writers_raise_row_busy(name: str) -> None:
     table = opened(name, patience=0.01)
     table.set_many({number: Count(count=7) for number in range(300)})
     ready = SPAWN.Semaphore(0)
@@ -241,7 +243,9 @@ def test_while_a_resizer_is_stopped_readers_go_on_and_writers_lose_patience(name
     assert table.resize(700).moved == 300
 
 
-def test_the_command_resizes_and_tells(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_resize_command_resizes_and_reports(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     table = opened(name)
     table.set_many({number: Count() for number in range(300)})
     assert main(["table", "resize", name, "--capacity", "2000"]) == 0

@@ -43,7 +43,7 @@ def test_a_class_declares_its_columns_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("row", [Presence, Wide])
-def test_the_text_of_a_schema_says_all_of_it(row: type[Row]) -> None:
+def test_the_text_of_a_schema_is_complete(row: type[Row]) -> None:
     schema = Schema.of(row)
     assert Schema.parse(str(schema)) == schema
     assert Schema.of(schema.row()) == schema
@@ -76,7 +76,9 @@ def test_rows_are_values() -> None:
         (Annotated[bool, Size(4)], "a Size, which is for str and bytes"),
     ],
 )
-def test_a_column_of_another_type_is_refused_in_words(annotation: Any, words: str) -> None:
+def test_a_column_of_an_unsupported_type_is_refused_with_a_clear_error(
+    annotation: Any, words: str
+) -> None:
     row: Any = RowType("Given", (Row,), {"__annotations__": {"column": annotation}})
     with pytest.raises(TypeError, match=rf"Given.column .*{words}"):
         Schema.of(row)
@@ -105,7 +107,7 @@ def test_a_default_that_its_column_cannot_hold_is_refused(
         Schema.of(row)
 
 
-def test_defaults_at_the_ends_of_their_columns_are_taken() -> None:
+def test_defaults_at_the_extremes_of_their_columns_are_accepted() -> None:
     class Ends(Row):
         least: I8 = -128
         most: U8 = 255
@@ -117,7 +119,7 @@ def test_defaults_at_the_ends_of_their_columns_are_taken() -> None:
 
 
 @pytest.mark.parametrize("name", ["_x", "class"])
-def test_a_column_is_called_as_a_variable(name: str) -> None:
+def test_a_column_name_must_be_an_identifier(name: str) -> None:
     row: Any = RowType("Given", (Row,), {"__annotations__": {name: U32}})
     with pytest.raises(TypeError, match=rf"Given\.{name} cannot be a column"):
         Schema.of(row)
@@ -130,7 +132,7 @@ def test_rows_of_a_class_made_of_columns_are_pickled_by_these() -> None:
     assert pickle.loads(pickle.dumps(row)) == row
 
 
-def test_rows_are_matched_and_have_methods() -> None:
+def test_rows_support_pattern_matching_and_methods() -> None:
     class Doubled(Presence):
         def twice(self) -> int:
             return self.unread * 2
@@ -146,7 +148,7 @@ def test_rows_are_matched_and_have_methods() -> None:
         row.other = 1  # type: ignore[attr-defined]
 
 
-def test_what_is_no_class_of_rows_is_refused() -> None:
+def test_an_invalid_row_class_is_refused() -> None:
     class Empty(Row):
         pass
 
@@ -191,12 +193,12 @@ def test_a_size_of_another_type_is_refused(size: Any) -> None:
         ("a: U32, b: bool, a: str[3]", "two columns are called 'a'"),
     ],
 )
-def test_a_text_that_is_no_schema_is_refused(text: str, words: str) -> None:
+def test_an_invalid_schema_text_is_refused(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=re.escape(words)):
         Schema.parse(text)
 
 
-def test_a_column_that_is_not_there_is_told_with_those_that_are() -> None:
+def test_an_unknown_column_is_named_with_the_existing_ones() -> None:
     schema = Schema.of(Presence)
     assert schema.column("token").size == 32
     with pytest.raises(

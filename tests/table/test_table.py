@@ -56,7 +56,7 @@ ONE = Presence(app_id=666, background=True, unread=3, token="t")
 TWO = Presence(app_id=1)
 
 
-def test_it_is_a_mapping(table: SharedTable[Presence]) -> None:
+def test_a_table_is_a_mutable_mapping(table: SharedTable[Presence]) -> None:
     assert isinstance(table, MutableMapping)
     table["a"] = ONE
     table["b"] = TWO
@@ -80,7 +80,7 @@ def test_it_is_a_mapping(table: SharedTable[Presence]) -> None:
         table.popitem()
 
 
-def test_str_int_and_bytes_are_one_space(table: SharedTable[Presence]) -> None:
+def test_str_int_and_bytes_keys_share_one_namespace(table: SharedTable[Presence]) -> None:
     table[7] = ONE
     table[b"\xff\x00"] = TWO
     assert table["7"] == table[b"7"] == ONE
@@ -103,7 +103,7 @@ def test_str_int_and_bytes_are_one_space(table: SharedTable[Presence]) -> None:
         lambda table: table.idle("no"),
     ],
 )
-def test_without_a_row_it_is_a_key_error_as_of_dict(
+def test_a_missing_row_raises_key_error_as_dict_does(
     table: SharedTable[Presence], call: Callable[[Any], object]
 ) -> None:
     with pytest.raises(KeyError, match="no"):
@@ -111,7 +111,7 @@ def test_without_a_row_it_is_a_key_error_as_of_dict(
     assert len(table) == 0
 
 
-def test_columns_change_by_themselves(table: SharedTable[Presence]) -> None:
+def test_a_column_can_be_changed_alone(table: SharedTable[Presence]) -> None:
     table["a"] = ONE
     assert table.incr("a", "unread") == 4
     assert table.incr("a", "unread", -4) == 0
@@ -129,7 +129,7 @@ def test_columns_change_by_themselves(table: SharedTable[Presence]) -> None:
     assert table.get_column("b", "unread", 5) == 5
 
 
-def test_every_type_comes_back_at_its_ends(name: str) -> None:
+def test_the_extremes_of_every_type_are_stored_exactly(name: str) -> None:
     table = SharedTable.open(name, Wide, capacity=10)
     ends = [
         Wide(small=255, signed=127, large=2**64 - 1, load=1e308, blob=b"\x00\xff\x00"),
@@ -142,7 +142,7 @@ def test_every_type_comes_back_at_its_ends(name: str) -> None:
     assert type(table["a"].load) is float
 
 
-def test_a_row_of_one_column(name: str) -> None:
+def test_a_row_may_have_one_column(name: str) -> None:
     table = SharedTable.open(name, Single, capacity=10)
     table["a"] = Single(count=5)
     assert table["a"] == Single(count=5)
@@ -164,7 +164,7 @@ WRONG: list[tuple[str, Any, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("column", "value", "kind", "words"), WRONG)
-def test_what_a_column_cannot_hold_is_refused_and_the_row_is_as_before(
+def test_a_value_a_column_cannot_hold_is_refused_and_the_row_unchanged(
     table: SharedTable[Presence], column: str, value: Any, kind: type[Exception], words: str
 ) -> None:
     table["a"] = ONE
@@ -181,7 +181,7 @@ def test_what_a_column_cannot_hold_is_refused_and_the_row_is_as_before(
         assert table["a"] == ONE
 
 
-def test_a_sum_beyond_its_column(table: SharedTable[Presence]) -> None:
+def test_a_sum_beyond_its_column_is_refused(table: SharedTable[Presence]) -> None:
     table["a"] = Presence(app_id=2**32 - 1)
     with pytest.raises(OverflowError, match="column app_id"):
         table.incr("a", "app_id")
@@ -198,7 +198,9 @@ def test_a_sum_beyond_its_column(table: SharedTable[Presence]) -> None:
 
 
 @pytest.mark.parametrize("column", ["token", "background"])
-def test_what_is_no_number_is_not_raised(table: SharedTable[Presence], column: str) -> None:
+def test_incrementing_a_column_that_is_not_a_number_is_refused(
+    table: SharedTable[Presence], column: str
+) -> None:
     table["a"] = ONE
     with pytest.raises((TypeError, ValueError), match=f"column {column}"):
         table.incr("a", column)
@@ -223,7 +225,7 @@ def test_a_key_of_another_type_is_refused(table: SharedTable[Presence], key: Any
             call(key)
 
 
-def test_a_column_that_is_not_there_is_named_with_those_that_are(
+def test_an_unknown_column_is_named_with_the_existing_ones(
     table: SharedTable[Presence],
 ) -> None:
     table["a"] = ONE
@@ -242,13 +244,15 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(
 
 
 @pytest.mark.parametrize("row", [None, 5, {"app_id": 1}, Wide(), Presence])
-def test_what_is_no_row_of_the_table_is_refused(table: SharedTable[Presence], row: Any) -> None:
+def test_a_value_that_is_not_a_row_of_the_table_is_refused(
+    table: SharedTable[Presence], row: Any
+) -> None:
     with pytest.raises(TypeError, match=r"the row is .*; allowed: Presence"):
         table["a"] = row
     assert "a" not in table
 
 
-def test_rows_expire_by_redis_names(table: SharedTable[Presence]) -> None:
+def test_ttl_methods_have_the_names_and_results_of_redis(table: SharedTable[Presence]) -> None:
     table["a"] = ONE
     assert table.ttl("a") is None
     assert table.expire("a", 100)
@@ -268,7 +272,7 @@ def test_rows_expire_by_redis_names(table: SharedTable[Presence]) -> None:
     assert not table.touch("a")
 
 
-def test_a_row_is_set_only_where_one_is_or_is_not(table: SharedTable[Presence]) -> None:
+def test_a_row_can_be_set_only_if_it_exists_or_is_missing(table: SharedTable[Presence]) -> None:
     assert not table.set("a", ONE, only="present")
     assert table.set("a", ONE, only="absent")
     assert not table.set("a", TWO, only="absent")
@@ -278,7 +282,7 @@ def test_a_row_is_set_only_where_one_is_or_is_not(table: SharedTable[Presence]) 
         table.set("a", ONE, only="always")  # type: ignore[arg-type]
 
 
-def test_many_rows_by_one_call(table: SharedTable[Presence]) -> None:
+def test_many_rows_are_read_and_written_by_one_call(table: SharedTable[Presence]) -> None:
     rows = {f"k{n}": Presence(app_id=n) for n in range(500)}
     table.set_many(rows)
     assert dict(table) == rows
@@ -311,7 +315,7 @@ def test_a_full_table_overwrites_or_refuses(name: str) -> None:
     assert stats.rows == len(table) <= stats.slots
 
 
-def test_whoever_opens_it_again_has_the_same_rows(table: SharedTable[Presence], name: str) -> None:
+def test_reopening_a_table_finds_its_rows(table: SharedTable[Presence], name: str) -> None:
     table["a"] = ONE
     again = SharedTable.open(name, Presence, capacity=5)
     other: SharedTable[Any] = SharedTable.attach(name)
@@ -327,7 +331,9 @@ def test_whoever_opens_it_again_has_the_same_rows(table: SharedTable[Presence], 
         SharedTable.attach(name)
 
 
-def test_another_schema_is_told_with_both(table: SharedTable[Presence], name: str) -> None:
+def test_opening_with_another_schema_raises_naming_both(
+    table: SharedTable[Presence], name: str
+) -> None:
     table["a"] = ONE
     words = r"(?s)count: U64.*app_id: U32"
     with pytest.raises(SchemaMismatch, match=words):
@@ -337,7 +343,7 @@ def test_another_schema_is_told_with_both(table: SharedTable[Presence], name: st
     assert table["a"] == ONE
 
 
-def test_a_table_in_a_file(tmp_path: Path) -> None:
+def test_a_table_can_be_stored_in_a_file(tmp_path: Path) -> None:
     place = tmp_path / "table"
     table = SharedTable.open(place, Presence, capacity=10)
     table["a"] = ONE
@@ -352,7 +358,7 @@ def test_a_table_in_a_file(tmp_path: Path) -> None:
     assert SharedTable.remove(place)
 
 
-def test_it_travels_by_reference(table: SharedTable[Presence]) -> None:
+def test_a_pickled_table_refers_to_the_same_table(table: SharedTable[Presence]) -> None:
     table["a"] = ONE
     again = pickle.loads(pickle.dumps(table))
     again.incr("a", "unread")
@@ -396,7 +402,7 @@ def _raise(table: SharedTable[Single], times: int) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_processes_of_every_kind_raise_one_count(name: str, method: str) -> None:
+def test_processes_of_every_kind_increment_one_counter(name: str, method: str) -> None:
     table = SharedTable.open(name, Single, capacity=10)
     table["total"] = Single(count=0)
     context: Any = multiprocessing.get_context(method)
@@ -410,7 +416,7 @@ def test_processes_of_every_kind_raise_one_count(name: str, method: str) -> None
     assert table["total"].count == 8000
 
 
-def test_threads_raise_one_count(name: str) -> None:
+def test_threads_increment_one_counter(name: str) -> None:
     table = SharedTable.open(name, Single, capacity=10)
     table["total"] = Single(count=0)
     threads = [threading.Thread(target=_raise, args=(table, 5000)) for _ in range(4)]

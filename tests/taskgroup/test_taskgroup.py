@@ -62,7 +62,7 @@ async def settle() -> None:
 # -- Order ----------------------------------------------------------------------------------------
 
 
-def test_coroutines_on_one_key_run_in_order_and_never_at_once() -> None:
+def test_coroutines_on_one_key_run_in_order_and_never_overlap() -> None:
     async def main() -> None:
         calls = Calls()
         calls.open.set()
@@ -74,7 +74,7 @@ def test_coroutines_on_one_key_run_in_order_and_never_at_once() -> None:
     run(main())
 
 
-def test_the_rest_runs_at_once() -> None:
+def test_coroutines_without_a_common_key_run_concurrently() -> None:
     async def main() -> None:
         calls = Calls()
         async with KeyedTaskGroup() as group:
@@ -106,7 +106,7 @@ def test_readers_share_a_key() -> None:
     run(main())
 
 
-def test_a_limit() -> None:
+def test_a_limit_bounds_concurrent_tasks() -> None:
     async def main() -> None:
         inside = most = 0
 
@@ -125,7 +125,7 @@ def test_a_limit() -> None:
     run(main())
 
 
-def test_within_a_limit_none_that_waits_for_its_key_takes_a_place() -> None:
+def test_a_task_waiting_for_its_key_does_not_count_towards_the_limit() -> None:
     async def main() -> None:
         calls = Calls()
         async with KeyedTaskGroup(limit=2) as group:
@@ -155,7 +155,7 @@ def test_tasks_may_create_tasks() -> None:
     run(main())
 
 
-def test_a_thousand_tasks_on_few_keys() -> None:
+def test_a_thousand_tasks_on_few_keys_run_in_order() -> None:
     async def main() -> None:
         seen: dict[int, list[int]] = {lane: [] for lane in range(7)}
 
@@ -175,7 +175,7 @@ def test_a_thousand_tasks_on_few_keys() -> None:
 # -- Like asyncio.TaskGroup ----------------------------------------------------------------------
 
 
-def test_a_failure_cancels_the_others_those_that_wait_too() -> None:
+def test_a_failure_cancels_running_and_waiting_tasks() -> None:
     async def main() -> None:
         calls, failing = Calls(), Calls()
         with pytest.raises(ExceptionGroup) as caught:  # noqa: PT012
@@ -251,7 +251,7 @@ def test_an_exception_keeps_its_traceback() -> None:
         ("not begun", ["second begins", "third begins"]),
     ],
 )
-def test_cancelling_a_task(which: str, ran: list[str]) -> None:
+def test_a_cancelled_task_frees_its_keys(which: str, ran: list[str]) -> None:
     async def main() -> None:
         calls = Calls()
         async with KeyedTaskGroup(limit=2) as group:
@@ -273,7 +273,7 @@ def test_cancelling_a_task(which: str, ran: list[str]) -> None:
 NAMES = ("first", "second", "third")
 
 
-def test_cancelling_the_group_from_outside() -> None:
+def test_cancelling_the_group_cancels_all_tasks() -> None:
     async def main() -> None:
         calls = Calls()
 
@@ -315,7 +315,7 @@ def test_a_task_that_resists_its_cancellation_keeps_its_keys() -> None:
     run(main())
 
 
-def test_a_coroutine_sees_what_is_thrown_into_it_and_what_closes_it() -> None:
+def test_a_coroutine_receives_throw_and_close() -> None:
     async def main() -> None:
         async def times_out() -> str:
             try:
@@ -338,7 +338,7 @@ def test_a_coroutine_sees_what_is_thrown_into_it_and_what_closes_it() -> None:
     run(main())
 
 
-def test_names_and_contexts() -> None:
+def test_a_task_takes_a_name_and_a_context() -> None:
     async def main() -> None:
         variable = contextvars.ContextVar("variable", default="outer")
         context = contextvars.copy_context()
@@ -359,7 +359,7 @@ def test_names_and_contexts() -> None:
     run(main())
 
 
-def test_what_else_the_standard_group_takes() -> None:
+def test_every_argument_of_the_standard_task_group_is_accepted() -> None:
     own = inspect.signature(KeyedTaskGroup.create_task).parameters
     standard = inspect.signature(asyncio.TaskGroup.create_task).parameters
     assert set(standard) - {"kwargs"} <= set(own)
@@ -379,7 +379,7 @@ def test_what_else_the_standard_group_takes() -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="asyncio.eager_task_factory came with 3.12")
-def test_under_an_eager_task_factory() -> None:
+def test_a_group_works_under_an_eager_task_factory() -> None:
     async def main() -> None:
         asyncio.get_running_loop().set_task_factory(getattr(asyncio, "eager_task_factory"))  # noqa: B009
         calls = Calls()
@@ -394,7 +394,7 @@ def test_under_an_eager_task_factory() -> None:
 # -- Its lease ------------------------------------------------------------------------------------
 
 
-def test_current_lease_in_a_task() -> None:
+def test_current_lease_is_available_in_a_task() -> None:
     async def main() -> None:
         async def call() -> Any:
             await asyncio.sleep(0)
@@ -442,7 +442,7 @@ def test_an_operator_can_pause_resume_and_revoke_from_any_thread() -> None:
 
 
 @pytest.mark.parametrize("then", ["retry", "hold", "dead", "skip"])
-def test_a_revoked_task_goes_on(then: Any) -> None:
+def test_a_revoked_task_continues(then: Any) -> None:
     async def main() -> None:
         calls = Calls()
         async with KeyedTaskGroup(limit=2) as group:
@@ -464,7 +464,7 @@ def test_a_revoked_task_goes_on(then: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "kind"), [({"keys": 1.5}, TypeError), ({"shared": ""}, ValueError)]
 )
-def test_a_wrong_key_is_refused_and_leaves_nothing(
+def test_an_invalid_key_is_refused_and_closes_the_coroutine(
     arguments: dict[str, Any], kind: type[Exception]
 ) -> None:
     async def main() -> None:
@@ -479,7 +479,7 @@ def test_a_wrong_key_is_refused_and_leaves_nothing(
     run(main())
 
 
-def test_a_group_that_is_not_open_refuses() -> None:
+def test_a_group_that_is_not_entered_refuses_tasks() -> None:
     async def main() -> None:
         calls = Calls()
         group = KeyedTaskGroup()
@@ -499,12 +499,12 @@ def test_a_group_that_is_not_open_refuses() -> None:
 
 
 @pytest.mark.parametrize(("limit", "kind"), [(0, ValueError), ("1", TypeError), (True, TypeError)])
-def test_a_limit_is_a_count(limit: Any, kind: type[Exception]) -> None:
+def test_an_invalid_limit_is_refused(limit: Any, kind: type[Exception]) -> None:
     with pytest.raises(kind, match="limit is"):
         KeyedTaskGroup(limit=limit)
 
 
-def test_nothing_is_kept_of_a_group() -> None:
+def test_a_finished_group_is_released() -> None:
     async def main() -> Any:
         calls = Calls()
         calls.open.set()
@@ -518,7 +518,7 @@ def test_nothing_is_kept_of_a_group() -> None:
     assert group() is None and queue() is None
 
 
-def test_a_loop_that_is_closed_with_tasks_that_wait_leaves_nothing() -> None:
+def test_a_loop_closed_with_waiting_tasks_leaks_nothing() -> None:
     loop = asyncio.new_event_loop()
 
     async def main() -> Any:
@@ -542,7 +542,7 @@ def test_a_loop_that_is_closed_with_tasks_that_wait_leaves_nothing() -> None:
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.parametrize("nested", [False, True])
-def test_a_loop_that_is_closed_with_tasks_that_run_leaves_nothing(nested: bool) -> None:
+def test_a_loop_closed_with_running_tasks_leaks_nothing(nested: bool) -> None:
     # The collector ends them, in an order and a context of its own; what it ignores is reported.
     loop = asyncio.new_event_loop()
     ended: list[str] = []

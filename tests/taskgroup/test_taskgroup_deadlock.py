@@ -31,7 +31,7 @@ async def told(awaited: Any) -> str:
 
 
 @pytest.mark.parametrize("gathered", [False, True])
-def test_a_task_behind_the_own_key(gathered: bool) -> None:
+def test_awaiting_a_task_behind_the_own_key_raises(gathered: bool) -> None:
     async def main() -> None:
         async def outer(group: KeyedTaskGroup) -> str:
             behind = group.create_task(one(), keys="a")
@@ -44,7 +44,7 @@ def test_a_task_behind_the_own_key(gathered: bool) -> None:
     run(main())
 
 
-def test_a_task_behind_it_by_several_hops_and_deep_inside() -> None:
+def test_awaiting_a_task_several_hops_behind_raises_even_in_nested_coroutines() -> None:
     async def main() -> None:
         async def deep(task: asyncio.Task[int]) -> str:
             return await told(task)
@@ -61,7 +61,7 @@ def test_a_task_behind_it_by_several_hops_and_deep_inside() -> None:
     run(main())
 
 
-def test_what_was_refused_runs_afterwards_and_can_be_awaited_outside() -> None:
+def test_a_task_whose_await_was_refused_still_runs() -> None:
     async def main() -> None:
         async def outer(group: KeyedTaskGroup) -> asyncio.Task[int]:
             behind = group.create_task(one(), keys="a")
@@ -75,7 +75,7 @@ def test_what_was_refused_runs_afterwards_and_can_be_awaited_outside() -> None:
     run(main())
 
 
-def test_tasks_that_wait_for_each_other() -> None:
+def test_two_tasks_awaiting_each_other_raises() -> None:
     async def main() -> None:
         both = asyncio.Barrier(2)
         behind: dict[str, asyncio.Task[int]] = {}
@@ -98,7 +98,7 @@ def test_tasks_that_wait_for_each_other() -> None:
     run(main())
 
 
-def test_a_task_that_needs_a_place_within_the_limit() -> None:
+def test_awaiting_a_task_that_needs_a_free_place_of_the_limit_raises() -> None:
     async def main() -> None:
         async def outer(group: KeyedTaskGroup) -> str:
             return await told(group.create_task(one()))
@@ -110,7 +110,7 @@ def test_a_task_that_needs_a_place_within_the_limit() -> None:
     run(main())
 
 
-def test_all_tasks_within_the_limit() -> None:
+def test_the_last_task_within_the_limit_to_wait_gets_would_deadlock() -> None:
     async def main() -> None:
         both = asyncio.Barrier(2)
 
@@ -128,7 +128,7 @@ def test_all_tasks_within_the_limit() -> None:
     run(main())
 
 
-def test_a_task_that_is_there_to_be_awaited() -> None:
+def test_awaiting_a_finished_or_independent_task_works() -> None:
     async def main() -> None:
         async def outer(group: KeyedTaskGroup) -> int:
             tasks = [group.create_task(one(), keys=key) for key in "bcd"]
@@ -144,7 +144,7 @@ def test_a_task_that_is_there_to_be_awaited() -> None:
     run(main())
 
 
-def test_a_task_outside_of_the_group_may_await_any() -> None:
+def test_a_task_outside_the_group_may_await_any_task() -> None:
     async def main() -> None:
         open = asyncio.Event()
 
@@ -178,7 +178,7 @@ def test_a_refused_await_can_be_cancelled_like_any_other() -> None:
     run(main())
 
 
-def test_a_task_that_awaits_itself_is_told_so_by_asyncio() -> None:
+def test_a_task_that_awaits_itself_gets_asyncio_s_error() -> None:
     async def main() -> None:
         async def outer() -> None:
             task = asyncio.current_task()

@@ -102,7 +102,7 @@ def spoiled(client: Client, queue: str, retry: Retry, count: int) -> list[int]:
     return ids
 
 
-def test_all_queues_are_shown_with_their_course(client: Client) -> None:
+def test_all_queues_are_shown_with_a_sparkline(client: Client) -> None:
     deep, other = client.queue("deep", bytes), client.queue(HOSTILE, bytes)
     deep.put_many([b"a", b"b", b"c"], keys="hot")
     other.put(b"x")
@@ -127,7 +127,7 @@ def test_all_queues_are_shown_with_their_course(client: Client) -> None:
     asyncio.run(look())
 
 
-def test_a_stalled_queue_is_told(client: Client) -> None:
+def test_a_stalled_queue_is_marked(client: Client) -> None:
     queue = client.queue("orders", bytes)
     held = queue.put(b"x", keys="a", retry=HELD)
     queue.get(timeout=10).nack()
@@ -149,7 +149,7 @@ def test_a_stalled_queue_is_told(client: Client) -> None:
 
 
 @pytest.mark.parametrize("client", ["redis"], indirect=True)
-def test_messages_are_operated_after_a_question(client: Client) -> None:
+def test_actions_on_messages_ask_first(client: Client) -> None:
     dead, held = spoiled(client, "orders", DEAD, 2), spoiled(client, "orders", HELD, 3)
     queue = client.queue("orders", bytes)
 
@@ -197,7 +197,7 @@ def test_messages_are_operated_after_a_question(client: Client) -> None:
 
 
 @pytest.mark.parametrize("client", ["hub"], indirect=True)
-def test_it_only_reads_unless_told(client: Client) -> None:
+def test_top_is_read_only_by_default(client: Client) -> None:
     spoiled(client, "orders", HELD, 1)
 
     async def operate() -> None:
@@ -285,7 +285,7 @@ def test_a_worker_is_asked_for_its_stacks(client: Client) -> None:
         worker.join()
 
 
-def test_an_engine_that_is_gone_is_told_and_waited_for(
+def test_an_unreachable_engine_is_shown_and_waited_for(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     async def look(client: Client, stop: Callable[[], object]) -> None:
@@ -307,13 +307,13 @@ def test_an_engine_that_is_gone_is_told_and_waited_for(
         asyncio.run(look(client, lambda: server.__exit__(None, None, None)))
 
 
-def test_the_course_is_drawn_from_nothing_to_the_most() -> None:
+def test_a_sparkline_is_scaled_from_zero_to_the_maximum() -> None:
     assert course([]) == "" and course([0, 0]) == "  "
     assert course([0, 1, 4, 8]) == " ▁▄█"
     assert len(course(list(range(100)))) == 20
 
 
-def test_what_it_needs_is_named(
+def test_missing_packages_are_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [one for one in sys.modules if one.startswith("interlock.top.")]:
@@ -326,6 +326,6 @@ def test_what_it_needs_is_named(
     assert "pip install '.[top]' in the clone" in capsys.readouterr().err
 
 
-def test_without_a_terminal_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_the_command_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", "--url", "redis://127.0.0.1:1"]) == 2
     assert "needs a terminal" in capsys.readouterr().err
