@@ -429,11 +429,9 @@ async def called(handler: Callable[[Any], Awaitable[object]], payload: object) -
         if inspect.isawaitable(done):
             await done
     except BaseException as error:
-        if forks.count != began:
-            forks.end_child(error)
+        forks.end_if_forked(began, error)
         raise
-    if forks.count != began:
-        forks.end_child()
+    forks.end_if_forked(began)
 
 
 def _revoke(

@@ -190,12 +190,10 @@ class Consumer:
         try:
             self._handler(lease.payload)
         except BaseException as error:
-            if forks.count != began:
-                forks.end_child(error)
+            forks.end_if_forked(began, error)
             failed(self._queue, lease, error)
         else:
-            if forks.count != began:
-                forks.end_child()
+            forks.end_if_forked(began)
             settle(lease.ack)
         finally:
             if self._watchdog is not None:

@@ -17,6 +17,7 @@ from typing import Any
 from interlock import _core
 from interlock.explanation import Explanation, from_native, key_names, key_text
 from interlock.failure import first_line
+from interlock.runtime import forks
 
 __all__ = ["follow", "handled_are_told", "log", "log_handled", "report", "tell_handled"]
 
@@ -233,13 +234,13 @@ def _ring(number: int) -> None:
     if number in _scheduled or number not in _followed:
         return
     me = object()
-    if _started.setdefault(os.getpid(), me) is me:
+    if _started.setdefault(forks.count, me) is me:
         try:
             # Not threading.Thread, whose start takes locks.
             _thread.start_new_thread(_watch, ())
         except RuntimeError:
             # The interpreter is ending, or the system cannot start another thread.
-            _started.pop(os.getpid(), None)
+            _started.pop(forks.count, None)
             return
     _bell.put(number)
 

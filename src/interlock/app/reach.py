@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import weakref
 from typing import Any
 
 from interlock.errors import EngineUnavailable, InterlockError
+from interlock.runtime import forks
 
 __all__ = ["Reach", "check_engine", "served"]
 
@@ -32,12 +32,12 @@ class Memory:
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self._process = os.getpid()
+        self._forks = forks.count
         self.queues: set[str] = set()
 
     def report(self) -> None:
         """Log the number of remaining messages: they will not be handled."""
-        if self._process != os.getpid():
+        if self._forks != forks.count:
             # The child of a fork: the engine belongs to the parent.
             return
         for name in sorted(self.queues):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import queue as _queue
 import threading
 from collections.abc import Callable
+
+from interlock.runtime import forks
 
 __all__ = ["Afterwards"]
 
@@ -24,12 +25,12 @@ class Afterwards:
     def __init__(self, name: str) -> None:
         self._name = name
         self._jobs: _queue.SimpleQueue[Callable[[], object]] = _queue.SimpleQueue()
-        self._process = 0
+        self._forks = -1
         self._starting = threading.Lock()
 
     def do(self, job: Callable[[], object]) -> None:
         """Queue a job; run it immediately, on this thread, if too many wait already."""
-        if self._process != os.getpid():
+        if self._forks != forks.count:
             self._start()
         if self._jobs.qsize() < MOST_WAITING:
             self._jobs.put(job)
@@ -38,19 +39,19 @@ class Afterwards:
 
     def drain(self) -> None:
         """Wait until the jobs queued before this call are done, for at most 3 seconds."""
-        if self._process == os.getpid():
+        if self._forks == forks.count:
             done = threading.Event()
             self._jobs.put(done.set)
             done.wait(LONGEST_DRAIN)
 
     def _start(self) -> None:
         with self._starting:
-            if self._process == os.getpid():
+            if self._forks == forks.count:
                 return
             # At first, and in the child of a fork, which has no thread: the remaining jobs belong
             # to the parent.
             self._jobs = _queue.SimpleQueue()
-            self._process = os.getpid()
+            self._forks = forks.count
             atexit.register(self.drain)
             threading.Thread(target=self._run, name=self._name, daemon=True).start()
 

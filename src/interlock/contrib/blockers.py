@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
-import os
 import queue as _queue
 import threading
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from interlock.app import envelope
 from interlock.client.admin.operator import Operator
 from interlock.client.admin.server import Server
 from interlock.errors import InterlockError, PayloadError
+from interlock.runtime import forks
 from interlock.worker.message.tasks import NotHere
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Blockers:
     def __init__(self, context_of: Callable[[Mapping[str, str]], SpanContext | None]) -> None:
         self._context_of = context_of
         self._lock = threading.Lock()
-        self._process = 0
+        self._forks = -1
         self._work: _queue.Queue[_Asked] = _queue.Queue(MOST_ASKED)
         self._refused = False
 
@@ -70,13 +70,13 @@ class Blockers:
                 one.span.end(one.ended)
 
     def _start(self) -> None:
-        if self._process == os.getpid():
+        if self._forks == forks.count:
             return
         with self._lock:
-            if self._process != os.getpid():
+            if self._forks != forks.count:
                 # At first, and in the child of a fork, which has no thread.
                 self._work = _queue.Queue(MOST_ASKED)
-                self._process = os.getpid()
+                self._forks = forks.count
                 atexit.register(self.close)
                 threading.Thread(target=self._run, name="interlock-blockers", daemon=True).start()
 

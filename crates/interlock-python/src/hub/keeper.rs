@@ -9,13 +9,15 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
+use crate::runtime::fork;
+
 #[pyclass(module = "interlock._core", frozen)]
 pub struct TableKeeper {
     keeper: Arc<Keeper>,
     /// Writes to its table, which the node's loop takes.
     writes: Arc<HubWrites>,
-    /// The process whose hub it is for.
-    pid: u32,
+    /// The fork after which it was made: its hub is in that process.
+    forks: u32,
 }
 
 #[pymethods]
@@ -30,7 +32,7 @@ impl TableKeeper {
         }
         let keeper = Keeper::new(Limits { calls, bytes: size })?;
         let writes = HubWrites::new(size)?;
-        Ok(TableKeeper { keeper, writes, pid: std::process::id() })
+        Ok(TableKeeper { keeper, writes, forks: fork::generation() })
     }
 
     /// Readable while there is something to take.
@@ -83,7 +85,7 @@ impl TableKeeper {
 
     /// Refuses what waits and what will come. Reads are answered, as long as `set_fresh` says.
     fn close(&self) {
-        if std::process::id() == self.pid {
+        if fork::generation() == self.forks {
             self.keeper.end();
             self.writes.end();
         }

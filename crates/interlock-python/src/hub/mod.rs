@@ -21,6 +21,7 @@ use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 
 use crate::hub::settings::{read, read_live};
 use crate::hub::tables::HubTables;
+use crate::runtime::fork;
 
 #[pyclass(module = "interlock._core", frozen)]
 pub struct HubServer {
@@ -29,8 +30,8 @@ pub struct HubServer {
     addresses: std::sync::Mutex<Vec<String>>,
     /// State of the started server; it remains when the server has stopped.
     shared: OnceLock<Arc<Shared>>,
-    /// The process whose hub it is.
-    pid: u32,
+    /// The fork after which it was made: its threads are in that process.
+    forks: u32,
 }
 
 #[pymethods]
@@ -38,8 +39,8 @@ impl HubServer {
     #[new]
     fn new(settings: &Bound<'_, PyDict>) -> PyResult<Self> {
         let (server, addresses, shared) = Default::default();
-        let pid = std::process::id();
-        Ok(HubServer { settings: read(settings)?, server, addresses, shared, pid })
+        let forks = fork::generation();
+        Ok(HubServer { settings: read(settings)?, server, addresses, shared, forks })
     }
 
     /// Name and categories of each command; those of a container begin with its name and `|`.
@@ -92,7 +93,7 @@ impl HubServer {
         let patience = patience.map_err(|_| {
             PyValueError::new_err(format!("stop(): seconds is {seconds}; allowed: 0 and more"))
         })?;
-        if std::process::id() != self.pid {
+        if fork::generation() != self.forks {
             return Ok(0);
         }
         let server = self.lock().take();
@@ -245,7 +246,7 @@ impl HubServer {
 impl Drop for HubServer {
     /// A forked child has none of the threads, and shares the sockets with its parent.
     fn drop(&mut self) {
-        if std::process::id() != self.pid {
+        if fork::generation() != self.forks {
             std::mem::forget(self.lock().take());
         }
     }

@@ -202,12 +202,10 @@ class RemoteConsumer(Consumer):
             try:
                 self._handler(payload)
             except BaseException as error:
-                if forks.count != began:
-                    forks.end_child(error)
+                forks.end_if_forked(began, error)
                 run.settled.append(_failed(run.lease(at), error))
             else:
-                if forks.count != began:
-                    forks.end_child()
+                forks.end_if_forked(began)
                 run.handled(at)
             return
         lease = run.lease(at)
@@ -217,12 +215,10 @@ class RemoteConsumer(Consumer):
         try:
             self._handler(payload)
         except BaseException as error:
-            if forks.count != began:
-                forks.end_child(error)
+            forks.end_if_forked(began, error)
             run.settled.append(_failed(lease, error))
         else:
-            if forks.count != began:
-                forks.end_child()
+            forks.end_if_forked(began)
             run.handled(at)
         finally:
             self._watchdog.end(lease)  # type: ignore[arg-type]

@@ -6,11 +6,11 @@ engine's URL would otherwise lose all its messages silently.
 
 from __future__ import annotations
 
-import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from interlock.errors import InterlockError
+from interlock.runtime import forks
 from interlock.watch import log
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ def watch_end(client: Client) -> Any:
 
     Return a function that reports them earlier; the report is made once.
     """
-    return weakref.finalize(client, _tell, client._again(), os.getpid())
+    return weakref.finalize(client, _tell, client._again(), forks.count)
 
 
-def _tell(client: Client, process: int) -> None:
-    if process != os.getpid():
+def _tell(client: Client, began: int) -> None:
+    if forks.count != began:
         # The child of a fork: the engine belongs to the parent.
         return
     from interlock.client.admin.operator import Operator

@@ -19,6 +19,7 @@ from interlock import _core
 from interlock.hub.config import configuration
 from interlock.hub.serve.control import Controller
 from interlock.hub.serve.state import Standing, State
+from interlock.runtime import forks
 
 if TYPE_CHECKING:
     from interlock.hub.serve.http_server import HttpServer
@@ -83,7 +84,7 @@ class Hub:
         self._files: Mapping[str, bytes] = {}
         # The queues' clock, for tests; None: the system's.
         self._clock: _core.ManualClock | None = None
-        self._process = 0
+        self._process = self._forks = 0
         # One change of the configuration at a time.
         self._changes = threading.Lock()
         self.on_shutdown: Callable[[], None] | None = None
@@ -160,8 +161,8 @@ class Hub:
         controller = Controller(self, server)
         controller.start()
         self._server, self._http, self._tables = server, http, tables
-        self._process = os.getpid()
-        self._end = weakref.finalize(self, end, server, controller, http, self._process)
+        self._process, self._forks = os.getpid(), forks.count
+        self._end = weakref.finalize(self, end, server, controller, http, self._forks)
         self._standing.state = State.SERVING
         if http is not None:
             http.start()
@@ -236,7 +237,7 @@ class Hub:
             raise ValueError(f"stop(): timeout is {timeout}; allowed: 0 or more, None")
         server = self._server
         # After a fork the threads, and so the hub, are the parent's: a child cannot stop it.
-        if server is None or self._end is None or self._process != os.getpid():
+        if server is None or self._end is None or self._forks != forks.count:
             return 0
         self._standing.state = State.DRAINING
         try:
@@ -312,16 +313,16 @@ class Hub:
     def _running(self) -> _core.HubServer:
         if self._server is None:
             raise RuntimeError("the hub is not running; start it with `with Hub() as hub:`")
-        if self._process != os.getpid():
+        if self._forks != forks.count:
             raise RuntimeError(f"the hub runs in process {self._process}; this is a fork of it")
         return self._server
 
 
 def end(
-    server: _core.HubServer, controller: Controller, http: HttpServer | None, process: int
+    server: _core.HubServer, controller: Controller, http: HttpServer | None, began: int
 ) -> None:
     """End a hub that was stopped, or has no references left."""
-    if process == os.getpid():
+    if began == forks.count:
         server.stop(0.0)
         controller.stop()
         if http is not None:

@@ -449,14 +449,12 @@ class BatchRunner:
                 try:
                     copy_context().run(call.function, *arguments)
                 except BaseException as error:
-                    if forks.count != began:
-                        forks.end_child(error)
+                    forks.end_if_forked(began, error)
                     held = run.lease(at)
                     held._began = now
                     run.others.append((at, judge(call.retry, held, error)))
                 else:
-                    if forks.count != began:
-                        forks.end_child()
+                    forks.end_if_forked(began)
                     done(at)
                 if audit is not None:
                     tell_ended(audit, run.lease(at), run.outcome(at))

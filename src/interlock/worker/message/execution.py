@@ -235,13 +235,11 @@ def handle(invocation: Invocation, lease: TaskLease) -> Outcome:
     try:
         outcome = acked(invocation.run())
     except BaseException as error:
-        if forks.count != began:
-            forks.end_child(error)
+        forks.end_if_forked(began, error)
         outcome = judge(invocation.retry, lease, error)
     finally:
         _current.reset(token)
-    if forks.count != began:
-        forks.end_child()
+    forks.end_if_forked(began)
     return outcome
 
 
@@ -252,14 +250,12 @@ async def ahandle(invocation: Invocation, lease: TaskLease) -> Outcome:
     try:
         outcome = acked(await invocation.arun())
     except BaseException as error:
-        if forks.count != began:
-            forks.end_child(error)
+        forks.end_if_forked(began, error)
         what = "was cancelled" if issubclass(type(error), asyncio.CancelledError) else "raised"
         outcome = judge(invocation.retry, lease, error, what)
     finally:
         _current.reset(token)
-    if forks.count != began:
-        forks.end_child()
+    forks.end_if_forked(began)
     return outcome
 
 
