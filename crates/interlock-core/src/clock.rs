@@ -183,7 +183,7 @@ mod tests {
     use crate::clock::*;
 
     #[test]
-    fn a_coarse_reading_is_never_ahead_and_a_manual_clock_stands_still() {
+    fn a_coarse_reading_is_never_ahead_and_a_manual_clock_does_not_move() {
         let clock = Clock::System;
         let coarse = clock.coarse();
         assert!(coarse <= clock.now());

@@ -139,7 +139,7 @@ mod tests {
     use crate::limits::MAX_KEY_BYTES;
 
     #[test]
-    fn a_key_takes_24_bytes_and_gives_back_what_it_was_made_of() {
+    fn a_key_takes_24_bytes_and_returns_its_bytes() {
         assert_eq!(std::mem::size_of::<Key>(), 24);
         for len in (0..30).chain([MAX_KEY_BYTES]) {
             let bytes: Vec<u8> = (0..len).map(|i| (i as u8).wrapping_add(1)).collect();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_becomes_another_one_and_nothing_of_the_first_is_left() {
+    fn an_overwritten_key_keeps_nothing_of_the_old_one() {
         for before in [0, 3, 4, 7, 8, 15, 16, 17, 22, 23, 100] {
             for len in 0..30 {
                 let mut key = Key::new(&vec![b'x'; before]);

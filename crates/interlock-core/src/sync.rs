@@ -57,7 +57,7 @@ mod trimmed {
 
     /// An ack that ends a flood took a quarter of a second with the interpreter's lock held.
     #[test]
-    fn no_caller_gives_memory_back_itself() {
+    fn no_caller_returns_memory_to_the_system_itself() {
         let (told, hear) = channel();
         *TELL.lock().unwrap() = Some(told);
         let queue = Queue::new(Options::default());

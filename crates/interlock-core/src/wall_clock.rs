@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_is_followed_when_it_has_lasted_and_nothing_is_stable_until_long_after() {
+    fn a_lasting_clock_jump_is_followed_and_the_clock_is_unstable_until_long_after() {
         for day in [864_000_000_000_i64, -864_000_000_000, 3_600_000_000, -3_600_000_000] {
             let mut machine = Machine::new();
             assert!(machine.run(STABLE).is_stable);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_that_is_taken_back_in_time_has_no_effect_on_dates() {
+    fn a_clock_jump_undone_in_time_does_not_affect_dates() {
         let mut machine = Machine::new();
         machine.run(STABLE);
         let mut last = machine.read().time;
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn sleep_and_drift_are_no_jumps() {
+    fn suspend_and_drift_are_not_clock_jumps() {
         let mut machine = Machine::new();
         // A night: the elapsed time counts it, and nothing is read meanwhile.
         machine.run(8 * 3600 * SECOND);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn random_jumps_are_followed_exactly_when_they_last() {
+    fn random_clock_jumps_are_followed_only_if_they_last() {
         for seed in 0..200 {
             let mut random = fastrand::Rng::with_seed(seed);
             let mut machine = Machine::new();

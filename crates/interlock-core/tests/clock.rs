@@ -24,7 +24,7 @@ fn spin_until(queue: &Queue<u32>, time: Time) {
 
 /// Clause 13 counts the window from the settlement, also if nothing else was called for long.
 #[test]
-fn a_string_is_known_for_its_window_after_the_ack() {
+fn a_dedup_string_is_known_for_its_window_after_the_ack() {
     let conclusive = (0..200).any(|_| {
         let queue = Queue::new(Options { dedup_window: WINDOW, ..Options::default() });
         let start = queue.clock().now();

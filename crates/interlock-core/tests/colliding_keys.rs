@@ -10,7 +10,7 @@ use interlock_core::queue::Queue;
 const KEYS: u64 = 400_000;
 
 #[test]
-fn no_message_waits_for_one_whose_key_only_has_the_same_hash() {
+fn messages_whose_keys_only_share_a_hash_do_not_wait_for_each_other() {
     let queue = Queue::new(Options::default());
     for number in 0..KEYS {
         let name = number.to_string();
@@ -24,7 +24,7 @@ fn no_message_waits_for_one_whose_key_only_has_the_same_hash() {
 /// Users choose keys. Whatever bytes they put at the front or the back, where the hash's own constants would
 /// cancel, the hashes of many keys are as different as those of any others (clause 21).
 #[test]
-fn nobody_can_choose_keys_whose_hashes_meet() {
+fn keys_with_colliding_hashes_cannot_be_chosen() {
     const MANY: u64 = 32_000;
     // Constants of foldhash, wyhash, rapidhash and Fibonacci hashing, and the extremes. Eight bytes of the
     // second one at the end once gave every key the hash 0.

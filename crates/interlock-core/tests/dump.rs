@@ -45,7 +45,7 @@ fn text(bytes: &[u8]) -> Option<String> {
 }
 
 #[test]
-fn payloads_and_handles_are_there_again() {
+fn a_restored_dump_has_payloads_and_handles() {
     let scheduler = everything();
     let mut restored = fresh().restored(&dump(&scheduler), text).unwrap();
     let payloads = |scheduler: &Scheduler<String>| {

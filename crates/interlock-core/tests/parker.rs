@@ -14,7 +14,7 @@ use interlock_core::sync::{Parker, Unparked};
 const HANGS: Duration = Duration::from_secs(30);
 
 #[test]
-fn a_wake_before_the_sleep_is_kept_once() {
+fn a_wake_up_before_the_sleep_is_remembered_once() {
     let parker = Parker::new();
     parker.unpark();
     parker.unpark();
@@ -60,7 +60,7 @@ fn two_threads_wake_each_other_a_hundred_thousand_times() {
 /// Writes of the waker before its wake are seen after the sleep, also with a timeout at the same
 /// time.
 #[test]
-fn a_wake_that_meets_a_timeout_is_seen_now_or_at_the_next_sleep() {
+fn a_wake_up_at_a_timeout_is_seen_now_or_at_the_next_sleep() {
     let parker = Parker::new();
     let written = Arc::new(AtomicU32::new(0));
     let waker = {

@@ -153,7 +153,7 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn handlers_that_put_and_puts_of_all_sizes_come_to_their_end() {
+fn handlers_that_put_and_puts_of_all_sizes_complete() {
     (0..300).for_each(run);
 }
 
@@ -174,7 +174,7 @@ fn kept(now: Time) -> RoomLine {
 }
 
 #[test]
-fn nobody_who_fits_is_kept_out_for_longer_than_the_first_was_passed() {
+fn no_put_that_fits_waits_longer_than_the_first_was_passed() {
     let mut line = kept(0);
     let (mut now, mut span) = (0, SHORTEST);
     while span < LONGEST * 4 {
@@ -193,7 +193,7 @@ fn nobody_who_fits_is_kept_out_for_longer_than_the_first_was_passed() {
 }
 
 #[test]
-fn room_is_kept_for_as_long_as_something_is_settled_each_time() {
+fn room_stays_reserved_as_long_as_messages_are_settled() {
     let mut line = kept(0);
     for n in 1..=9 {
         assert!(line.keeps_from(None, n * SHORTEST, busy(9 - n)));
@@ -206,7 +206,7 @@ fn room_is_kept_for_as_long_as_something_is_settled_each_time() {
 }
 
 #[test]
-fn the_first_is_passed_for_a_second_at_most_and_by_somebody() {
+fn the_first_put_is_passed_for_at_most_a_second() {
     let mut line = RoomLine::default();
     line.enter(5, Need { count: 10, size: 0 });
     assert!(!line.keeps_from(None, 0, busy(9)) && !line.keeps_from(None, PATIENCE, busy(9)));
@@ -216,7 +216,7 @@ fn the_first_is_passed_for_a_second_at_most_and_by_somebody() {
 }
 
 #[test]
-fn room_is_kept_neither_where_nothing_works_nor_for_who_was_called_and_does_not_come() {
+fn room_is_not_reserved_without_progress_or_for_a_woken_put_that_does_not_run() {
     let idle = |_: Need| Load { unsettled: 9, works: false, fits: false };
     let mut line = kept(0);
     assert!(!line.keeps_from(None, 1, idle));
@@ -232,7 +232,7 @@ fn room_is_kept_neither_where_nothing_works_nor_for_who_was_called_and_does_not_
 }
 
 #[test]
-fn another_first_begins_anew() {
+fn a_new_first_put_starts_its_own_reservation() {
     let mut line = kept(0);
     line.enter(6, Need { count: 1, size: 0 });
     line.leave(5);

@@ -32,7 +32,7 @@ fn a_line_says_only_what_is_not_the_default() {
 }
 
 #[test]
-fn comments_and_blank_lines_are_passed_over_and_options_may_be_left_out() {
+fn comments_and_blank_lines_are_skipped_and_options_are_optional() {
     let text =
         "# from a recording\n\n  options max_messages=4 lease=none retry.jitter=false\n7 tick\n";
     let schedule: Schedule = text.parse().expect("a schedule");

@@ -78,7 +78,7 @@ fn put(queue: &Queue<u32>, payload: u32) {
 }
 
 #[test]
-fn a_message_calls_one_waiter_the_one_that_waits_longest() {
+fn a_message_wakes_only_the_longest_waiting_getter() {
     let queue = queue(Options::default());
     let mut waiters: Vec<_> = (0..3).map(|_| Waiter::getter(&queue, Kind::Any)).collect();
     put(&queue, 1);
@@ -91,7 +91,7 @@ fn a_message_calls_one_waiter_the_one_that_waits_longest() {
 }
 
 #[test]
-fn who_was_called_in_vain_keeps_its_place_in_line() {
+fn a_waiter_woken_in_vain_keeps_its_position() {
     let queue = queue(Options::default());
     let mut first = Waiter::getter(&queue, Kind::Any);
     let second = Waiter::getter(&queue, Kind::Any);
@@ -103,7 +103,7 @@ fn who_was_called_in_vain_keeps_its_place_in_line() {
 }
 
 #[test]
-fn a_message_calls_nobody_who_cannot_take_it() {
+fn a_message_wakes_no_getter_that_cannot_take_it() {
     let queue = queue(Options::default());
     let keyed = Waiter::getter(&queue, Kind::Keyed);
     let putter = Waiter::new(Want::Room(1, 0), Time::MAX);
@@ -129,7 +129,7 @@ fn putter(queue: &Queue<u32>, size: u64, on: u64) -> Waiter {
 }
 
 #[test]
-fn room_calls_the_first_putter_for_which_it_is_enough_and_no_other() {
+fn free_room_wakes_only_the_first_putter_that_fits() {
     let queue = queue(Options { max_bytes: 4, ..Options::default() });
     let ids = [1, 2, 1].map(|size| queue.try_put(&sized(size), &mut Some(0)).unwrap().unwrap().id);
     let cancel = |id| assert!(queue.call(|scheduler, now| scheduler.cancel(now, id)).is_some());
@@ -149,7 +149,7 @@ fn room_calls_the_first_putter_for_which_it_is_enough_and_no_other() {
 }
 
 #[test]
-fn a_task_keeps_neither_a_message_nor_room_from_a_thread_nor_from_another_loop() {
+fn a_woken_task_withholds_no_message_or_room_from_threads_or_other_loops() {
     let bounded = queue(Options { max_messages: 1, ..Options::default() });
     let getter = |on| {
         let mut waiter = Waiter::new(Want::Message(Kind::Any), Time::MAX);
@@ -183,7 +183,7 @@ fn a_task_keeps_neither_a_message_nor_room_from_a_thread_nor_from_another_loop()
 }
 
 #[test]
-fn each_crowd_has_a_timekeeper_of_its_own() {
+fn each_group_of_waiters_has_its_own_timekeeper() {
     let queue: Queue<u32> = Queue::new(Options::default());
     let hour = 3_600_000_000;
     queue.try_put(&Put { delay: hour, ..Put::default() }, &mut Some(1)).unwrap().unwrap();
@@ -203,7 +203,7 @@ fn each_crowd_has_a_timekeeper_of_its_own() {
 }
 
 #[test]
-fn a_shutdown_calls_everybody_once() {
+fn a_shutdown_wakes_every_waiter_once() {
     let queue = queue(Options { max_messages: 1, ..Options::default() });
     let mut getter = Waiter::getter(&queue, Kind::Keyed);
     put(&queue, 1);
@@ -222,7 +222,7 @@ fn a_shutdown_calls_everybody_once() {
 
 /// Clause 25: the remaining messages are held by those who wait, and one of them is notified.
 #[test]
-fn after_a_shutdown_those_who_wait_for_each_other_are_called_once() {
+fn after_a_shutdown_waiters_for_each_other_are_woken_once() {
     let queue = queue(Options::default());
     (1..=3).for_each(|n| put(&queue, n));
     let leases = [0; 3].map(|_| queue.try_get(Kind::Any, 0, |p, _| *p).unwrap().unwrap().0);
@@ -248,7 +248,7 @@ fn after_a_shutdown_those_who_wait_for_each_other_are_called_once() {
 
 /// In a child process threads are gone, but futures that waited are still there and are dropped.
 #[test]
-fn a_wait_of_before_the_fork_takes_no_part_afterwards() {
+fn a_waiter_from_before_a_fork_is_ignored_in_the_child() {
     let queue = queue(Options::default());
     let mut called = Waiter::getter(&queue, Kind::Any);
     let mut parked = Waiter::getter(&queue, Kind::Any);
@@ -265,7 +265,7 @@ fn a_wait_of_before_the_fork_takes_no_part_afterwards() {
 }
 
 #[test]
-fn the_timekeeper_alone_sleeps_no_longer_than_to_what_falls_due() {
+fn only_the_timekeeper_limits_its_sleep_to_the_next_due_time() {
     let queue: Queue<u32> = Queue::new(Options::default());
     let hour = 3_600_000_000;
     queue.try_put(&Put { delay: hour, ..Put::default() }, &mut Some(1)).unwrap().unwrap();
@@ -287,7 +287,7 @@ fn the_timekeeper_alone_sleeps_no_longer_than_to_what_falls_due() {
 /// One call readies a thousand; with nobody else to call, the waiting one must be called to
 /// continue.
 #[test]
-fn a_waiter_is_called_until_nothing_is_left_that_a_call_could_ready() {
+fn waiters_are_woken_until_no_call_could_make_more_messages_ready() {
     let queue = queue(Options::default());
     let barrier = Put { barrier: true, ..Put::default() };
     queue.try_put(&barrier, &mut Some(0)).unwrap().unwrap();

@@ -410,7 +410,7 @@ impl Round {
 }
 
 #[test]
-fn puts_that_wait_for_room_get_what_the_model_says() {
+fn puts_that_wait_for_room_are_answered_as_by_the_model() {
     let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse().ok());
     let operations: u64 = number("INTERLOCK_OPERATIONS").unwrap_or(200_000);
     let first = number("INTERLOCK_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));

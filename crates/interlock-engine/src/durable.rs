@@ -407,7 +407,7 @@ mod tests {
     use crate::{Class, Function};
 
     #[test]
-    fn every_function_that_changes_something_has_a_number_of_its_own() {
+    fn every_changing_function_has_a_unique_record_number() {
         let mut numbers = Vec::new();
         let changes = |one: &&Function| one.class() != Class::Read && !one.is_ephemeral();
         for &function in Function::ALL.iter().filter(changes) {

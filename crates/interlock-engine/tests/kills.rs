@@ -135,7 +135,7 @@ impl Said {
 }
 
 #[test]
-fn what_a_killed_process_said_of_its_queues_is_so() {
+fn a_killed_process_recovers_everything_it_acknowledged() {
     let kills =
         std::env::var("INTERLOCK_KILLS").map_or(20, |kills| kills.parse().expect("a number"));
     let mut rng = Rng::with_seed(7);

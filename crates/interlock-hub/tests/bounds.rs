@@ -50,7 +50,7 @@ fn subscriptions_of_one_client_end_at_their_bound_and_a_call_has_all_or_none() {
 }
 
 #[test]
-fn a_hundred_thousand_patterns_that_begin_alike_come_and_go_one_by_one() {
+fn a_hundred_thousand_patterns_with_one_prefix_are_added_and_removed_one_by_one() {
     let mut hub = hub(Live { subscriptions: 0, ..Live::default() });
     let (mut one, mut other) = (hub.client(1), hub.client(2));
     for part in 0..100 {
@@ -75,7 +75,7 @@ fn a_hundred_thousand_patterns_that_begin_alike_come_and_go_one_by_one() {
 }
 
 #[test]
-fn a_pattern_and_a_topic_have_a_longest() {
+fn patterns_and_topics_have_a_maximum_length() {
     let mut hub = hub(Live::default());
     let mut client = hub.client(1);
     hub.talk(&mut client, b"HELLO 3\r\n");
@@ -131,7 +131,7 @@ fn stepwise(
 }
 
 #[test]
-fn topics_are_listed_by_steps_between_which_others_are_served() {
+fn topics_are_listed_in_steps_between_other_clients() {
     let mut hub = hub(Live { subscriptions: 0, ..Live::default() });
     let (mut subscriber, mut asking, mut other) = (hub.client(1), hub.client(2), hub.client(3));
     for part in 0..100 {
@@ -153,7 +153,7 @@ fn topics_are_listed_by_steps_between_which_others_are_served() {
 }
 
 #[test]
-fn names_of_who_is_subscribed_are_gathered_by_steps_and_the_first_are_kept() {
+fn subscriber_names_are_gathered_in_steps_and_only_the_first_kept() {
     let mut hub = hub(Live { subscriptions: 0, ..Live::default() });
     let (mut subscriber, mut asking) = (hub.client(1), hub.client(2));
     for part in 0..10 {
@@ -198,7 +198,7 @@ fn a_list_of_topics_that_is_too_long_is_refused() {
 }
 
 #[test]
-fn an_answer_that_a_short_argument_asks_for_is_asked_for_so_often_and_no_more() {
+fn a_long_reply_to_a_short_request_can_be_requested_a_bounded_number_of_times() {
     let mut hub = hub(Live::default());
     let mut client = hub.client(1);
     let said =
@@ -211,7 +211,7 @@ fn an_answer_that_a_short_argument_asks_for_is_asked_for_so_often_and_no_more() 
 }
 
 #[test]
-fn of_clients_that_hold_too_much_together_those_with_most_are_disconnected() {
+fn when_clients_together_use_too_much_memory_the_largest_are_disconnected() {
     let mut hub = hub(Live { clients_memory: 10_000, ..Live::default() });
     let mut clients: Vec<Client> = (1..=4).map(|slot| hub.client(slot)).collect();
     for (client, topics) in clients.iter_mut().zip([9, 12, 3, 15]) {
@@ -248,7 +248,7 @@ fn of_clients_that_hold_too_much_together_those_with_most_are_disconnected() {
 }
 
 #[test]
-fn an_unfinished_request_counts_among_what_a_client_holds_until_it_is_complete() {
+fn an_unfinished_request_counts_towards_a_client_s_memory() {
     let mut hub = hub(Live::default());
     let mut client = hub.client(1);
     hub.feed(&mut client, b"*2\r\n$4\r\nECHO\r\n$5000\r\n");
@@ -261,7 +261,7 @@ fn an_unfinished_request_counts_among_what_a_client_holds_until_it_is_complete()
 }
 
 #[test]
-fn a_list_of_clients_and_the_slow_log_are_told_up_to_a_bound() {
+fn the_client_list_and_the_slow_log_are_bounded() {
     let slow_log = SlowLog { threshold: Some(0), length: 10_000 };
     let mut hub = hub(Live { slow_log, ..Live::default() });
     let mut clients: Vec<Client> = (1..=11_000).map(|slot| hub.client(slot)).collect();

@@ -152,7 +152,7 @@ fn every_command_that_writes_rows_goes_to_the_writer_and_no_other() {
 }
 
 #[test]
-fn what_a_client_says_behind_node_waits_and_is_done_in_its_order() {
+fn commands_after_node_wait_and_run_in_order() {
     let mut serving = Serving::new();
     let mut client = serving.hub.client(1);
     let lines = "PING\r\nNODE one\r\nECHO x\r\nNODE two\r\nHSET free:k a 3\r\nPING";
@@ -169,7 +169,7 @@ fn what_a_client_says_behind_node_waits_and_is_done_in_its_order() {
 }
 
 #[test]
-fn rows_of_several_tables_are_not_written_in_one_call_if_one_is_kept() {
+fn one_call_cannot_write_several_tables_if_one_is_kept_by_a_node() {
     let mut serving = Serving::new();
     let mut client = serving.hub.client(1);
     serving.says(&mut client, "HSET free:k a 1");
@@ -186,7 +186,7 @@ fn rows_of_several_tables_are_not_written_in_one_call_if_one_is_kept() {
 }
 
 #[test]
-fn what_is_too_old_is_not_read_and_what_is_not_of_rows_is_told() {
+fn stale_rows_are_not_read_and_other_commands_still_answer() {
     let mut serving = Serving::new();
     let mut client = serving.hub.client(1);
     serving.keeper.set_fresh_until(Some(0));
@@ -222,7 +222,7 @@ fn a_call_of_a_connection_that_closes_is_forgotten() {
 }
 
 #[test]
-fn node_is_for_the_keeper_whatever_it_says_and_refused_without_one() {
+fn node_commands_go_to_the_keeper_and_are_refused_without_one() {
     let mut serving = Serving::new();
     let mut client = serving.hub.client(1);
     assert!(serving.says(&mut client, "NODE anything you like").1);

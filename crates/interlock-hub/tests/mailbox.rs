@@ -14,7 +14,7 @@ use interlock_hub::topics::directory::{Interest, SubscriptionKind};
 /// The owner takes so much that the other's letter comes in the middle of it. Only one comes: the
 /// next would have the owner find what it overlooked.
 #[test]
-fn mail_put_while_the_owner_looks_is_found_by_the_next_look() {
+fn mail_put_while_the_owner_looks_is_found_the_next_time() {
     let mailbox = Mailbox::new().unwrap();
     let chunk = Arc::new(Chunk::default());
     let (round, put) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -54,7 +54,7 @@ fn mail_put_while_the_owner_looks_is_found_by_the_next_look() {
 }
 
 #[test]
-fn who_publishes_wakes_the_owners_of_other_mailboxes_once_and_not_itself() {
+fn publishing_wakes_other_workers_once_and_not_the_publisher_s() {
     let mailboxes = (0..3).map(|_| Mailbox::new().unwrap()).collect();
     let shared = Shared::new(Settings::default(), mailboxes, 0).unwrap();
     let woken = || -> Vec<bool> { shared.mailboxes.iter().map(|m| readable(m.event())).collect() };

@@ -76,7 +76,7 @@ fn words(write: &Write) -> String {
 }
 
 #[test]
-fn the_writer_gets_the_command_with_its_client_and_each_that_follows() {
+fn the_writer_gets_a_numbered_command_with_its_client_and_the_following_ones() {
     let mut serving = Serving::new(Users::default());
     let mut client = serving.hub.client(1);
     let lines = "TABLE CLIENT app/1 7 1795000000000 HSET kept:k a 1\r\nHSET kept:k a 2\r\n\
@@ -97,7 +97,7 @@ fn the_writer_gets_the_command_with_its_client_and_each_that_follows() {
 }
 
 #[test]
-fn each_command_that_writes_rows_can_be_numbered_and_no_other() {
+fn only_commands_that_write_rows_can_be_numbered() {
     let mut serving = Serving::new(Users::default());
     let mut count = 0;
     for command in all().flat_map(|command| [command].into_iter().chain(command.subcommands)) {
@@ -127,7 +127,7 @@ fn each_command_that_writes_rows_can_be_numbered_and_no_other() {
 }
 
 #[test]
-fn what_is_wrong_is_told_and_nothing_is_given() {
+fn a_malformed_numbered_command_is_refused_and_not_passed_on() {
     let mut serving = Serving::new(Users::default());
     let long = "x".repeat(129);
     for (line, wanted) in [
@@ -164,7 +164,7 @@ fn what_is_wrong_is_told_and_nothing_is_given() {
 }
 
 #[test]
-fn who_may_not_do_a_command_may_not_number_it_either() {
+fn a_user_without_the_right_to_a_command_cannot_number_it() {
     let user = User {
         name: "default".into(),
         open: true,
@@ -187,7 +187,7 @@ fn who_may_not_do_a_command_may_not_number_it_either() {
 
 /// Any words behind TABLE CLIENT: they are refused, or the writer gets those that the command has.
 #[test]
-fn any_words_end_with_an_answer() {
+fn any_arguments_get_one_answer() {
     let seed = std::env::var("INTERLOCK_SEED").ok().and_then(|text| text.parse().ok());
     let mut random = fastrand::Rng::with_seed(seed.unwrap_or_else(|| fastrand::u64(..)));
     println!("INTERLOCK_SEED={}", random.get_seed());

@@ -13,7 +13,7 @@ fn peer(address: &str, is_tcp: bool) -> Peer {
 }
 
 #[test]
-fn a_place_among_those_of_an_address_is_given_back() {
+fn a_connection_slot_of_an_address_is_freed() {
     let shared = shared(Settings {
         live: Live { max_per_address: 2, ..Live::default() },
         ..Settings::default()
@@ -37,7 +37,7 @@ fn a_place_among_those_of_an_address_is_given_back() {
 }
 
 #[test]
-fn a_place_among_all_is_given_back() {
+fn a_connection_slot_of_the_server_is_freed() {
     let shared =
         shared(Settings { live: Live { maxclients: 1, ..Live::default() }, ..Settings::default() });
     let one = peer("10.0.0.1:1", true);

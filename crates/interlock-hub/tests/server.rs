@@ -110,7 +110,7 @@ fn all_subscribers_of_all_workers_see_all_publishers_in_one_order() {
 }
 
 #[test]
-fn a_subscriber_that_does_not_read_is_disconnected_and_counted_and_others_lose_nothing() {
+fn a_subscriber_that_does_not_read_is_disconnected_and_others_lose_nothing() {
     let pubsub = OutputLimit { soft: 0, soft_seconds: 0, hard: 1 << 20 };
     let server = start(with(2, Live { pubsub, ..Live::default() }));
     let (mut paused, mut reading) = (Client::new(&server), Client::new(&server));
@@ -132,7 +132,7 @@ fn a_subscriber_that_does_not_read_is_disconnected_and_counted_and_others_lose_n
 }
 
 #[test]
-fn a_subscriber_that_would_rather_miss_messages_is_told_how_many() {
+fn a_subscriber_that_accepts_gaps_learns_how_many_messages_it_missed() {
     let pubsub = OutputLimit { soft: 1 << 20, soft_seconds: 60, hard: 4 << 20 };
     let server = start(with(1, Live { pubsub, ..Live::default() }));
     let mut slow = Client::new(&server);
@@ -164,7 +164,7 @@ fn a_subscriber_that_would_rather_miss_messages_is_told_how_many() {
 }
 
 #[test]
-fn a_stop_answers_what_has_arrived_and_sends_what_is_owed() {
+fn stopping_answers_received_requests_and_sends_pending_output() {
     let mut server = start(Settings { workers: 2, ..Settings::default() });
     let mut subscribers: Vec<Client> = (0..3).map(|_| Client::new(&server)).collect();
     subscribers.iter_mut().for_each(|client| client.subscribe(&["t"]));
@@ -184,7 +184,7 @@ fn a_stop_answers_what_has_arrived_and_sends_what_is_owed() {
 }
 
 #[test]
-fn connections_over_the_limit_are_told_so_and_leave_room_when_others_go() {
+fn connections_over_the_limit_are_refused_until_others_close() {
     let server = start(with(1, Live { maxclients: 2, ..Live::default() }));
     let (mut one, mut two) = (Client::new(&server), Client::new(&server));
     for client in [&mut one, &mut two] {
@@ -237,7 +237,7 @@ fn a_refused_address_is_named_and_a_socket_file_left_over_is_replaced() {
 }
 
 #[test]
-fn who_would_rather_miss_messages_misses_one_beyond_its_limit_and_no_other() {
+fn a_subscriber_that_accepts_gaps_misses_only_messages_beyond_its_limit() {
     let pubsub = OutputLimit { soft: 1000, soft_seconds: 60, hard: 0 };
     let server = start(with(1, Live { pubsub, ..Live::default() }));
     let (mut slow, mut publisher) = (Client::new(&server), Client::new(&server));
@@ -268,7 +268,7 @@ fn a_subscriber_over_its_limit_in_several_topics_at_once_is_counted_once() {
 }
 
 #[test]
-fn who_sends_no_more_is_still_sent_what_it_asked_for() {
+fn a_client_that_half_closed_still_gets_its_replies() {
     let server = start(Settings { workers: 1, ..Settings::default() });
     for _ in 0..50 {
         // Several at once, so that the worker finds more to read while it gathers what it sends.

@@ -35,7 +35,7 @@ fn a_conversation_cut_at_any_byte_is_the_same_conversation() {
 }
 
 #[test]
-fn who_subscribes_receives_nothing_that_was_published_before() {
+fn a_new_subscriber_receives_no_earlier_messages() {
     let mut hub = Hub::new(Settings::default());
     let mut old = hub.client(1);
     let mut new = hub.client(2);
@@ -72,7 +72,7 @@ fn an_unfinished_request_over_its_limit_ends_the_connection() {
 }
 
 #[test]
-fn a_protocol_error_is_answered_before_the_connection_ends_and_nothing_behind_it_is_done() {
+fn a_protocol_error_is_answered_and_later_commands_are_not_run() {
     let mut hub = Hub::new(Settings::default());
     let mut client = hub.client(1);
     let (step, _) = hub.feed(&mut client, b"PING\r\n*1\r\n:4\r\nPING\r\n");
@@ -96,7 +96,7 @@ fn a_closed_connection_leaves_no_trace() {
 }
 
 #[test]
-fn one_client_ends_another_through_its_worker_and_itself_behind_its_reply() {
+fn client_kill_closes_another_connection_and_the_own_one_after_its_reply() {
     let mut hub = Hub::new(Settings::default());
     let (mut one, _two) = (hub.client(1), hub.client(2));
     let (step, _) = hub.feed(&mut one, b"CLIENT KILL ID 2\r\nCLIENT KILL ID 2\r\n");
@@ -109,7 +109,7 @@ fn one_client_ends_another_through_its_worker_and_itself_behind_its_reply() {
 }
 
 #[test]
-fn a_long_request_that_waits_for_what_was_published_before_it_is_done_whole() {
+fn a_long_request_is_run_completely_after_earlier_publishes() {
     let many: Vec<String> = (0..100).map(|number| format!("n{number}")).collect();
     let array = format!("*101\r\n$9\r\nSUBSCRIBE\r\n{}", many.iter().fold(String::new(), bulk));
     let inline = format!("SUBSCRIBE {}\r\n", many.join(" "));
@@ -141,7 +141,7 @@ fn bulk(before: String, word: &String) -> String {
 }
 
 #[test]
-fn a_client_that_wants_no_replies_gets_none_to_a_protocol_error() {
+fn a_client_with_replies_off_gets_none_to_a_protocol_error() {
     for mode in ["OFF", "SKIP"] {
         let mut hub = Hub::new(Settings::default());
         let mut client = hub.client(1);
@@ -152,7 +152,7 @@ fn a_client_that_wants_no_replies_gets_none_to_a_protocol_error() {
 }
 
 #[test]
-fn a_name_that_others_would_be_shown_again_and_again_has_a_longest() {
+fn client_names_have_a_maximum_length() {
     let mut hub = Hub::new(Settings::default());
     let mut client = hub.client(1);
     for (most, too_long, kept) in [
@@ -171,7 +171,7 @@ fn a_name_that_others_would_be_shown_again_and_again_has_a_longest() {
 }
 
 #[test]
-fn many_short_requests_with_long_replies_stop_for_a_look_at_the_limits() {
+fn many_short_requests_with_long_replies_pause_to_check_limits() {
     let mut hub = Hub::new(Settings::default());
     let mut client = hub.client(1);
     let (requests, mut at) = (b"COMMAND DOCS\r\n".repeat(1000), 0);

@@ -43,7 +43,7 @@ fn serving(tables: &[(&str, &Table)]) -> Hub {
 }
 
 #[test]
-fn a_command_on_rows_takes_as_many_words_here_as_at_a_node() {
+fn a_row_command_has_the_same_arity_on_a_hub_and_on_a_node() {
     for (_, name, words) in interlock_rows::Verb::ALL {
         let declared = named(name.as_bytes()).expect(name);
         assert_eq!(declared.arity, words, "{name}");
@@ -57,7 +57,7 @@ fn a_command_on_rows_takes_as_many_words_here_as_at_a_node() {
 }
 
 #[test]
-fn what_is_changed_over_the_wire_is_changed_in_the_table() {
+fn changes_over_the_wire_are_made_in_the_table() {
     let place = Place::new();
     let table = place.open("unread: U32, token: str[8]", 100);
     let mut hub = serving(&[("t", &table)]);
@@ -83,7 +83,7 @@ extern "C" fn stand_still(_: i32) {
 }
 
 #[test]
-fn a_writer_that_does_not_go_on_is_waited_for_once_in_a_while() {
+fn a_stuck_writer_is_waited_for_only_once_in_a_while() {
     let place = Place::new();
     let table = Arc::new(place.open("unread: U32", 100));
     let mut hub = serving(&[("t", &table)]);
@@ -159,7 +159,7 @@ fn a_scan_over_tables_finds_every_row_in_steps_that_are_bounded() {
 }
 
 #[test]
-fn whatever_a_call_is_it_has_one_answer_and_the_next_one_too() {
+fn every_call_gets_exactly_one_answer() {
     let place = Place::new();
     let table = place.open("a: U8, b: I64, c: F64, d: bool, e: str[4], f: bytes[3]", 20);
     let mut random =

@@ -64,7 +64,7 @@ fn each_worker_answers_each_beat() {
 }
 
 #[test]
-fn a_worker_that_hangs_does_not_answer_and_is_sent_no_more_until_it_does() {
+fn a_hanging_worker_gets_no_further_beats_until_it_answers() {
     let server = start(Vec::new());
     let mut clients = [0, 1].map(|_| Client::new(&server.addresses()[0]));
     clients.iter_mut().for_each(Client::ping);
@@ -107,7 +107,7 @@ fn beats_do_not_pile_up_in_a_mailbox_that_nobody_empties() {
 }
 
 #[test]
-fn handed_sockets_are_served_instead_of_binding_and_stay_their_owners() {
+fn passed_sockets_are_served_and_still_belong_to_their_owner() {
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = tcp.local_addr().unwrap();
     let path = std::env::temp_dir().join(format!("interlock-handed-{}.sock", std::process::id()));
@@ -143,7 +143,7 @@ fn handed_sockets_are_served_instead_of_binding_and_stay_their_owners() {
 }
 
 #[test]
-fn what_is_no_listening_stream_socket_is_refused_by_its_number() {
+fn a_descriptor_that_is_not_a_listening_stream_socket_is_refused() {
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let connected = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -143,7 +143,7 @@ fn talk(server: &Server, said: &str, random: &mut Rng) -> Vec<u8> {
 }
 
 #[test]
-fn replies_are_those_of_a_hub_that_does_each_call_before_it_reads_the_next() {
+fn replies_equal_those_of_a_hub_that_runs_one_call_at_a_time() {
     let mut random = Rng::with_seed(seed());
     let serving = Serving::new(random.u64(..), 2);
     let places = [Place::new(), Place::new()];
@@ -185,7 +185,7 @@ fn replies_are_those_of_a_hub_that_does_each_call_before_it_reads_the_next() {
 }
 
 #[test]
-fn a_connection_has_so_many_writes_waiting_and_is_then_not_read_while_others_are() {
+fn a_connection_with_too_many_waiting_writes_is_not_read_while_others_are() {
     let mut serving = Serving::new(1, 1);
     serving.gate.close();
     let (mut client, mut other) = (Client::new(&serving.server), Client::new(&serving.server));
@@ -218,7 +218,7 @@ fn a_connection_has_so_many_writes_waiting_and_is_then_not_read_while_others_are
 }
 
 #[test]
-fn what_comes_from_elsewhere_does_not_wait_for_replies_to_writes() {
+fn pushed_messages_do_not_wait_for_replies_to_writes() {
     let serving = Serving::new(2, 2);
     let (mut client, mut other) = (Client::new(&serving.server), Client::new(&serving.server));
     client.send(b"CLIENT REPLY SKIP\r\nHELLO 3\r\nSUBSCRIBE t\r\n");
@@ -236,7 +236,7 @@ fn what_comes_from_elsewhere_does_not_wait_for_replies_to_writes() {
 }
 
 #[test]
-fn who_says_no_more_is_sent_all_replies_and_who_is_gone_none() {
+fn a_half_closed_client_gets_all_replies_and_a_closed_one_none() {
     let serving = Serving::new(3, 1);
     for round in 0..20 {
         let mut client = Client::new(&serving.server);
@@ -265,7 +265,7 @@ fn who_says_no_more_is_sent_all_replies_and_who_is_gone_none() {
 }
 
 #[test]
-fn a_hub_that_stops_answers_writes_and_in_the_end_says_that_nobody_knows() {
+fn a_stopping_hub_answers_writes_and_reports_the_rest_as_unknown() {
     let mut serving = Serving::new(4, 2);
     let mut client = Client::new(&serving.server);
     client.send(b"HINCRBY kept:k a 1\r\nDEL kept:dropped\r\nHINCRBY kept:k a 1\r\n");
@@ -299,7 +299,7 @@ fn a_hub_that_stops_answers_writes_and_in_the_end_says_that_nobody_knows() {
 }
 
 #[test]
-fn a_thousand_connections_that_write_at_once_are_each_told_their_own() {
+fn a_thousand_concurrent_writers_each_get_their_own_reply() {
     writer::allow_files(4096);
     let serving = Serving::new(seed(), 2);
     let mut clients: Vec<Client> = (0..1000).map(|_| Client::new(&serving.server)).collect();
@@ -326,7 +326,7 @@ impl RowWrites for Kept {
 }
 
 #[test]
-fn all_but_writes_of_the_same_writer_wait_until_the_writes_before_them_are_answered() {
+fn other_commands_wait_for_the_replies_of_earlier_writes() {
     let place = Place::new();
     let (table, kept) = (place.open(), Arc::new(Kept::default()));
     let tables = [

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_heads_are_read_again_and_nothing_else_is() {
+    fn file_names_and_headers_are_read_back_and_others_refused() {
         for kind in [FileKind::Segment, FileKind::Snapshot] {
             for value in [0, 1, 17, u64::MAX] {
                 assert_eq!(number(&name(kind, value), kind), Some(value));

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_again() {
+    fn written_records_are_read_back() {
         for arguments in [&[][..], &[b"".as_slice()], &[b"a", b"", b"bcd", &[0; 1000]]] {
             let bytes = sample(arguments);
             assert_eq!(bytes.len() % ALIGN, 0);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_cut_or_changed_at_any_byte_is_none() {
+    fn a_record_cut_or_changed_at_any_byte_is_not_valid() {
         let bytes = sample(&[b"abcd", b"efgh"]);
         for at in 0..bytes.len() {
             assert!(decode(&bytes[..at], 99).is_err(), "cut at {at}");

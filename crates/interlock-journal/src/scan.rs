@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zeroes_at_the_end_are_left_out_and_no_others() {
+    fn only_trailing_zeroes_are_ignored() {
         for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 5] {
             let mut bytes = vec![0; length];
             assert_eq!(without_zeroes(&bytes), 0);

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_strings_come_back() {
+    fn numbers_and_strings_survive_encoding() {
         let numbers = [0, 1, 127, 128, 300, 1 << 32, u64::MAX - 1, u64::MAX];
         let mut out = Vec::new();
         for number in numbers {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_has_one_form_and_a_string_its_bound() {
+    fn a_number_has_one_encoding_and_a_string_a_limit() {
         assert_eq!(Reader::new(&[0x80, 0]).number(), Err(Damaged));
         assert_eq!(Reader::new(&[0xff; 10]).number(), Err(Damaged));
         assert_eq!(Reader::new(&[3, 1, 2]).bytes(9), Err(Damaged));

@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_come_back_and_have_one_form() {
+    fn entries_survive_encoding_in_one_canonical_form() {
         for entry in entries() {
             let bytes = entry.encode();
             assert_eq!(Entry::decode(&bytes), Ok(entry));
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_byte_is_noticed() {
+    fn a_changed_byte_is_detected() {
         for entry in entries() {
             let bytes = entry.encode();
             for at in 0..bytes.len() {
@@ -505,7 +505,7 @@ mod tests {
     /// Bytes with a valid checksum from an attacker are refused, or decode to an entry that encodes
     /// to them.
     #[test]
-    fn hostile_bytes_end_with_an_answer() {
+    fn hostile_bytes_are_refused_without_a_panic() {
         let mut random = fastrand::Rng::with_seed(1);
         let bases = entries();
         for _ in 0..200_000 {

@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_come_back_from_the_shortest_form() {
+    fn integers_survive_encoding_in_the_shortest_form() {
         for (number, size) in [
             (0, 1),
             (127, 1),
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_bytes_and_lists_come_back_and_a_cut_one_has_no_length() {
+    fn texts_bytes_and_lists_survive_encoding_and_a_cut_one_has_no_length() {
         for size in [0, 1, 31, 32, 255, 256, 65_535, 65_536] {
             let (mut as_text, mut as_bytes, all) = (Vec::new(), Vec::new(), vec![b'x'; size]);
             put_text(&mut as_text, &all);

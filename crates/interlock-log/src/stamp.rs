@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packed_stamps_are_in_the_order_of_stamps() {
+    fn packed_stamps_sort_like_stamps() {
         let mut stamps = Vec::new();
         for reading in [0, 1, 255, 256, 1 << 40, READINGS - 1] {
             for writer in ["a", "a.1", "a.10", "a.2", "ab", "b.0"] {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn writers_are_read_as_they_are_written() {
+    fn writer_ids_survive_encoding() {
         for lineage in [0, 1, 35, 36, 1_700_000_000_000, u64::MAX] {
             let name = writer("east", lineage);
             assert_eq!(parts(name.as_bytes()), Some((&b"east"[..], Some(lineage))));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_goes_on_behind_what_it_gave_and_saw_and_never_overflows() {
+    fn a_clock_stays_above_all_it_gave_and_saw_and_never_overflows() {
         let mut clock = Clock::default();
         assert_eq!(clock.next(5), hybrid(5));
         assert_eq!(clock.next(4), hybrid(5) + 1);

@@ -157,7 +157,7 @@ mod tests {
     const MOST: usize = 1 << 20;
 
     #[test]
-    fn a_reply_is_found_once_it_is_whole_however_it_is_cut() {
+    fn a_reply_is_parsed_once_complete_however_it_is_split() {
         let bytes: &[u8] = b"*2\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$1\r\ne\r\n$4\r\n\r\n\r\n\r\n*3\r\n:-5\r\n$-1\r\n*-1\r\n";
         let wanted = Reply::List(vec![
             Reply::List(vec![
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_announces_more_than_may_be_held_is_refused_at_once() {
+    fn a_reply_announcing_more_than_the_limit_is_refused_at_once() {
         for bytes in [
             &b"$9999999\r\n"[..],
             b"*9999999\r\n",
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_in_lists_do_not_use_up_the_stack() {
+    fn nested_lists_do_not_overflow_the_stack() {
         let deep = [b"*1\r\n".repeat(50_000), b":1\r\n".to_vec()].concat();
         assert_eq!(Scan::default().length(&deep, MOST), Ok(Some(deep.len())));
         assert_eq!(reply(&deep), Err(Bad::Garbage));

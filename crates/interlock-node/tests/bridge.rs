@@ -52,7 +52,7 @@ fn woken(near: &mut Bridge) -> Event {
 }
 
 #[test]
-fn nothing_is_taken_before_the_engine_is_open_and_then_in_its_order() {
+fn no_write_is_accepted_before_the_engine_is_open_and_then_in_order() {
     let (mut near, far) = bridge(is_first).unwrap();
     assert_eq!((near.append(b"a"), near.begin(b"first")), (None, None));
     assert!(!near.is_open() && !near.ask_ends() && !near.look(&[at(1, b"a")]));
@@ -80,7 +80,7 @@ fn nothing_is_taken_before_the_engine_is_open_and_then_in_its_order() {
 }
 
 #[test]
-fn of_what_was_taken_and_of_what_waits_nobody_knows_when_the_engine_fails() {
+fn accepted_and_waiting_writes_are_unknown_when_the_engine_fails() {
     let (mut near, far) = made();
     near.append(b"a");
     far.task(soon());
@@ -97,7 +97,7 @@ fn of_what_was_taken_and_of_what_waits_nobody_knows_when_the_engine_fails() {
 }
 
 #[test]
-fn a_queue_takes_one_entry_more_than_it_has_room_for_and_hands_on_a_part_at_once() {
+fn a_queue_accepts_one_entry_beyond_its_limit_and_passes_on_a_part_at_once() {
     let (mut near, far) = made();
     let large = vec![0; 20 << 20];
     let taken = (0..9).filter_map(|_| near.append(&large)).count();
@@ -113,7 +113,7 @@ fn a_queue_takes_one_entry_more_than_it_has_room_for_and_hands_on_a_part_at_once
 }
 
 #[test]
-fn chores_are_done_beside_the_entries_and_asked_for_again_when_they_cannot_be() {
+fn maintenance_runs_beside_entries_and_is_repeated_if_it_fails() {
     let (mut near, far) = made();
     let places = vec![at(3, b"c"), at(5, b"e")];
     near.append(b"a");
@@ -142,7 +142,7 @@ fn chores_are_done_beside_the_entries_and_asked_for_again_when_they_cannot_be() 
 }
 
 #[test]
-fn the_log_is_read_from_the_place_that_is_wanted_and_old_orders_are_void() {
+fn the_log_is_read_from_the_requested_position_and_older_requests_are_void() {
     let (mut near, far) = made();
     assert_eq!(far.order(now() + TICK), None);
     near.read_from(None);
@@ -171,7 +171,7 @@ fn the_log_is_read_from_the_place_that_is_wanted_and_old_orders_are_void() {
 }
 
 #[test]
-fn a_log_that_lacks_what_was_read_is_told_from_one_that_was_trimmed_or_is_gone() {
+fn a_log_that_lost_its_tail_is_distinguished_from_a_trimmed_or_missing_one() {
     let of = |bytes: &[u8]| entry(9, bytes);
     let ends = |first: Entry, last: Entry| Some((first, last));
     for (found, kind, word) in [
@@ -217,7 +217,7 @@ fn an_entry_that_was_appended_before_what_had_been_read_shows_a_loss() {
 }
 
 #[test]
-fn whoever_waits_is_woken_when_the_bridge_is_closed() {
+fn closing_the_bridge_wakes_every_waiter() {
     for by_near in [true, false] {
         let (mut near, far) = made();
         near.read_from(None);
@@ -263,7 +263,7 @@ fn whoever_waits_is_woken_when_the_bridge_is_closed() {
 /// sometimes goes back and two threads: the loop gets events about its entries in order, and reads
 /// exactly the log.
 #[test]
-fn over_random_failures_all_that_is_in_the_log_is_read_in_its_order() {
+fn the_whole_log_is_read_in_order_over_random_failures() {
     for seed in 0..20 {
         run(seed);
     }

@@ -48,7 +48,7 @@ fn disk(seed: u64) -> Simulated {
 }
 
 #[test]
-fn a_folder_is_of_one_process() {
+fn a_folder_belongs_to_one_process() {
     let disk = Simulated::new(1);
     let taken = lock(&disk).unwrap();
     let error = lock(&disk).err().unwrap().to_string();
@@ -58,7 +58,7 @@ fn a_folder_is_of_one_process() {
 }
 
 #[test]
-fn the_last_three_checkpoints_are_kept_and_the_newest_whole_one_is_found() {
+fn three_checkpoints_are_kept_and_the_newest_valid_one_is_found() {
     let disk = disk(1);
     let mut checkpoints = Checkpoints::open(disk.clone(), THREE).unwrap();
     let mut reports = Vec::new();
@@ -87,7 +87,7 @@ fn the_last_three_checkpoints_are_kept_and_the_newest_whole_one_is_found() {
 }
 
 #[test]
-fn checkpoints_go_back_far_enough_and_are_three_however_often_they_are_made() {
+fn three_checkpoints_reach_back_far_enough_however_often_they_are_written() {
     for (reach, far) in [
         (Reach { time: 600_000, bytes: u64::MAX }, 600),
         (Reach { time: u64::MAX, bytes: 900 }, 90),
@@ -110,7 +110,7 @@ fn checkpoints_go_back_far_enough_and_are_three_however_often_they_are_made() {
 }
 
 #[test]
-fn checkpoints_of_a_lost_history_go_before_others() {
+fn checkpoints_of_a_lost_history_are_removed_first() {
     let reach = Reach { time: u64::MAX, bytes: u64::MAX };
     let mut checkpoints = Checkpoints::open(disk(1), reach).unwrap();
     (10..13).for_each(|position| checkpoints.save(at(position), b"lost").unwrap());
@@ -124,7 +124,7 @@ fn checkpoints_of_a_lost_history_go_before_others() {
 }
 
 #[test]
-fn a_checkpoint_of_another_node_is_taken_whole_or_not_at_all() {
+fn a_checkpoint_of_another_node_is_taken_completely_or_not_at_all() {
     let (theirs, ours) = (disk(1), disk(2));
     let mut given = Checkpoints::open(theirs.clone(), THREE).unwrap();
     given.save(at(7), b"their state").unwrap();
@@ -146,7 +146,7 @@ fn a_checkpoint_of_another_node_is_taken_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_checkpoint_with_any_byte_changed_or_missing_is_passed_over() {
+fn a_checkpoint_with_any_byte_changed_or_missing_is_skipped() {
     let disk = disk(1);
     let mut checkpoints = Checkpoints::open(disk.clone(), THREE).unwrap();
     checkpoints.save(at(1), b"older").unwrap();
@@ -172,7 +172,7 @@ fn a_checkpoint_with_any_byte_changed_or_missing_is_passed_over() {
 }
 
 #[test]
-fn a_ring_with_any_byte_changed_or_missing_lacks_that_record_alone() {
+fn a_ring_with_a_changed_or_missing_byte_lacks_only_that_record() {
     let disk = disk(1);
     let (mut ring, ..) = opened(&disk, SMALL);
     (1..=4).for_each(|position| add(&mut ring, position));
@@ -237,7 +237,7 @@ fn nothing_behind_the_newest_checkpoint_is_dropped() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_what_waits_is_written_when_there_is_room() {
+fn a_full_disk_is_reported_and_pending_records_are_written_when_there_is_room() {
     let disk = disk(1);
     let (mut ring, ..) = opened(&disk, SMALL);
     let mut checkpoints = Checkpoints::open(disk.clone(), THREE).unwrap();
@@ -269,7 +269,7 @@ fn a_full_disk_is_told_and_what_waits_is_written_when_there_is_room() {
 
 /// Synced records survive when the machine stops at any operation, or a write or a sync fails.
 #[test]
-fn what_was_synced_is_there_after_any_stop_of_the_machine() {
+fn synced_records_survive_a_power_failure() {
     for seed in 0..2000 {
         let mut random = fastrand::Rng::with_seed(seed);
         let disk = disk(seed);
@@ -319,7 +319,7 @@ fn what_was_synced_is_there_after_any_stop_of_the_machine() {
 
 /// This test runs its own program again, with a folder in the environment, as the process to kill.
 #[test]
-fn a_process_that_is_killed_loses_nothing_that_it_has_written() {
+fn a_killed_process_loses_no_written_record() {
     const FOLDER: &str = "INTERLOCK_NODE_KILLED";
     if let Ok(path) = std::env::var(FOLDER) {
         let disk = Folder::new(path);
@@ -343,7 +343,7 @@ fn a_process_that_is_killed_loses_nothing_that_it_has_written() {
     let mut last = 0;
     for _ in 0..20 {
         let program = std::env::current_exe().unwrap();
-        let test = "a_process_that_is_killed_loses_nothing_that_it_has_written";
+        let test = "a_killed_process_loses_no_written_record";
         let mut command = Command::new(program);
         command.args([test, "--exact", "--nocapture"]).env(FOLDER, &path);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();

@@ -245,7 +245,7 @@ fn sums(answers: &[Answer]) -> Vec<u64> {
 }
 
 #[test]
-fn two_nodes_do_the_same_and_each_client_is_answered_in_its_order() {
+fn two_nodes_reach_the_same_state_and_answer_each_client_in_order() {
     let server = Server::start("redis-server", &[]);
     let nodes = ["a", "b"].map(|name| Running::start(&server, name, Pace::default()));
     std::thread::scope(|scope| {
@@ -269,7 +269,7 @@ fn two_nodes_do_the_same_and_each_client_is_answered_in_its_order() {
 }
 
 #[test]
-fn a_node_that_starts_again_goes_on_from_its_checkpoint() {
+fn a_restarted_node_continues_from_its_checkpoint() {
     let server = Server::start("valkey-server", &[]);
     let pace = Pace { checkpoint: 10, ..Pace::default() };
     let node = Running::start(&server, "a", pace);
@@ -295,7 +295,7 @@ fn a_node_that_starts_again_goes_on_from_its_checkpoint() {
 /// A single node whose log was cut behind its checkpoint has the missing entries in its ring, also
 /// the second time.
 #[test]
-fn a_node_whose_ring_reaches_from_its_checkpoint_to_where_the_log_begins_goes_on() {
+fn a_restarted_node_bridges_a_trimmed_log_from_its_ring_file() {
     let server = Server::start("redis-server", &[]);
     let node = Running::start(&server, "a", Pace { checkpoint: 10, ..Pace::default() });
     let mut count = 0;
@@ -323,7 +323,7 @@ fn a_node_whose_ring_reaches_from_its_checkpoint_to_where_the_log_begins_goes_on
 }
 
 #[test]
-fn writes_that_the_engine_has_lost_are_put_back_and_count_once() {
+fn writes_lost_by_the_engine_are_restored_and_count_once() {
     for restarts in [false, true] {
         let mut server = Server::start("redis-server", &[]);
         let nodes = ["a", "b"].map(|name| Running::start(&server, name, Pace::default()));
@@ -367,7 +367,7 @@ fn writes_that_the_engine_has_lost_are_put_back_and_count_once() {
 }
 
 #[test]
-fn while_its_disk_is_full_a_node_says_so_and_answers_nobody() {
+fn a_node_with_a_full_disk_reports_it_and_acknowledges_no_write() {
     let server = Server::start("redis-server", &[]);
     let disk = Simulated::new(1);
     let node = Running::on(&server, disk.clone(), "a", Pace::default());
@@ -399,7 +399,7 @@ fn while_its_disk_is_full_a_node_says_so_and_answers_nobody() {
 }
 
 #[test]
-fn while_its_disk_is_full_nobody_waits_longer_than_a_write_may_take() {
+fn a_node_with_a_full_disk_answers_writes_at_their_timeout() {
     let server = Server::start("redis-server", &[]);
     let disk = Simulated::new(1);
     let node = Running::on(&server, disk.clone(), "a", acks(0, 500));
@@ -424,7 +424,7 @@ fn acks(acks: usize, timeout: u64) -> Pace {
 }
 
 #[test]
-fn a_write_is_answered_when_as_many_other_machines_have_it_as_it_wants() {
+fn a_write_is_answered_once_enough_other_machines_have_it() {
     let server = Server::start("redis-server", &[]);
     let start = |name: &str, machine: &str, pace| {
         Running::of(&server, Folder::new(server.folder.join(name)), name, machine, pace)
@@ -454,7 +454,7 @@ fn a_write_is_answered_when_as_many_other_machines_have_it_as_it_wants() {
 }
 
 #[test]
-fn an_acknowledged_write_outlives_its_node_and_the_end_of_the_log() {
+fn an_acknowledged_write_survives_the_loss_of_its_node_and_of_the_log() {
     let mut server = Server::start("valkey-server", &[]);
     let nodes = ["a", "b", "c"].map(|name| Running::start(&server, name, acks(1, 20_000)));
     assert_eq!(sums(&nodes[0].incr("x", 20)).last(), Some(&20));
@@ -469,7 +469,7 @@ fn an_acknowledged_write_outlives_its_node_and_the_end_of_the_log() {
 }
 
 #[test]
-fn who_waits_is_told_when_the_engine_loses_what_others_would_acknowledge_and_when_the_node_ends() {
+fn writes_waiting_for_other_machines_are_answered_when_the_engine_loses_them_or_the_node_ends() {
     let mut server = Server::start("redis-server", &[]);
     let a = Running::start(&server, "a", acks(0, 20_000));
     std::thread::scope(|scope| {

@@ -121,7 +121,7 @@ fn place(position: u64) -> Place {
 }
 
 #[test]
-fn it_has_the_rows_of_the_state_whatever_was_forgotten_and_whoever_began_it() {
+fn the_shared_table_has_the_rows_of_the_state_whatever_it_had_before() {
     let (mut shown, mut random) = (Shown::new("random"), Rng::new());
     println!("seed {}", random.get_seed());
     // A small table, so that it has to grow.
@@ -147,7 +147,7 @@ fn it_has_the_rows_of_the_state_whatever_was_forgotten_and_whoever_began_it() {
 }
 
 #[test]
-fn a_table_in_which_nobody_has_seen_anything_is_read_when_it_has_rows() {
+fn a_table_that_never_served_is_readable_once_it_has_rows() {
     let mut shown = Shown::new("closed");
     let reads = Keeper::new(keeper::Limits::default()).unwrap();
     let is_read = || reads.is_fresh(|| 1);

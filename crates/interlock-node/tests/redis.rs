@@ -68,7 +68,7 @@ fn entries_are_read_in_the_order_in_which_they_were_appended() {
 }
 
 #[test]
-fn a_log_that_is_not_there_is_begun_and_not_made_by_the_way() {
+fn a_missing_log_is_created_only_by_its_first_entry() {
     let server = Server::start("redis-server", &[]);
     let mut log = opened(server.settings());
     log.append(b"x").unwrap();
@@ -91,7 +91,7 @@ fn long_entries_are_read_in_smaller_portions() {
 }
 
 #[test]
-fn an_answer_that_was_long_on_its_way_tells_of_no_later_moment_than_its_question() {
+fn a_late_reply_proves_nothing_later_than_its_request() {
     let server = Server::start("redis-server", &[]);
     let (mut log, mut writer) = (filled(&server, &["5-1"]), opened(server.settings()));
     let read = |event| match event {
@@ -116,7 +116,7 @@ fn an_answer_that_was_long_on_its_way_tells_of_no_later_moment_than_its_question
 }
 
 #[test]
-fn an_engine_that_was_killed_and_has_its_data_is_read_on() {
+fn reading_continues_after_an_engine_restart_without_loss() {
     for program in PROGRAMS {
         let mut server =
             Server::start(program, &["--appendonly", "yes", "--appendfsync", "always"]);
@@ -148,7 +148,7 @@ fn an_engine_that_was_killed_and_has_its_data_is_read_on() {
 }
 
 #[test]
-fn an_engine_that_has_lost_its_data_is_noticed() {
+fn the_loss_of_the_engine_s_data_is_noticed() {
     let mut server = Server::start("redis-server", &[]);
     let mut log = filled(&server, &["5-1", "6-1"]);
     server.kill();
@@ -169,7 +169,7 @@ fn an_engine_that_has_lost_its_data_is_noticed() {
 }
 
 #[test]
-fn what_is_done_to_a_log_while_it_is_read_is_told_by_its_kind() {
+fn damage_to_a_log_during_reading_is_reported_by_its_kind() {
     let key = String::from_utf8_lossy(server::STREAM).into_owned();
     for program in PROGRAMS {
         let server = Server::start(program, &[]);
@@ -252,7 +252,7 @@ fn an_id_that_is_not_above_what_was_read_is_a_lost_tail() {
 }
 
 #[test]
-fn an_entry_under_way_may_come_below_what_was_read_before_going_back() {
+fn an_entry_in_flight_may_arrive_below_the_position_read_before_a_loss() {
     let server = Server::start("redis-server", &[]);
     let key = String::from_utf8_lossy(server::STREAM).into_owned();
     let mut log = filled(&server, &["99999999999999-5"]);
@@ -305,7 +305,7 @@ fn a_log_that_does_not_begin_with_its_first_entry_was_trimmed() {
 }
 
 #[test]
-fn a_trim_that_rests_on_what_is_not_in_the_log_any_more_cuts_off_nothing() {
+fn a_trim_based_on_lost_entries_removes_nothing() {
     for program in PROGRAMS {
         let server = Server::start(program, &[]);
         server.add("5-1", "a");
@@ -462,7 +462,7 @@ fn an_engine_that_does_not_answer_is_given_up() {
 
 /// A fake engine that sends arbitrary replies.
 #[test]
-fn garbage_is_told_and_never_kept() {
+fn garbage_in_the_log_is_reported_and_not_stored() {
     let folder = std::env::temp_dir().join(format!("interlock-node-fake-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("socket");

@@ -153,7 +153,7 @@ fn eventually(mut what: impl FnMut() -> bool) {
 }
 
 #[test]
-fn words_are_in_memory_as_an_entry_has_them() {
+fn the_words_of_a_write_have_the_layout_of_an_entry() {
     let long = "x".repeat(20_000);
     for line in ["HSET t:a name n", "PING", &format!("HSET t:a name {long} n {}", &long[..200])] {
         let words: Vec<&str> = line.split(' ').collect();
@@ -165,7 +165,7 @@ fn words_are_in_memory_as_an_entry_has_them() {
 }
 
 #[test]
-fn rows_expire_though_nobody_writes_and_nodes_are_equal_at_the_same_position() {
+fn rows_expire_without_writes_and_nodes_are_equal_at_the_same_position() {
     let server = Server::start("redis-server", &[]);
     let clients = [Client::new(1 << 20), Client::new(1 << 20)];
     let nodes = [start(&server, "a", &clients[0]), start(&server, "b", &clients[1])];
@@ -183,7 +183,7 @@ fn rows_expire_though_nobody_writes_and_nodes_are_equal_at_the_same_position() {
 }
 
 #[test]
-fn who_drains_answers_what_it_has_and_refuses_the_rest() {
+fn a_draining_node_answers_accepted_writes_and_refuses_others() {
     let server = Server::start("redis-server", &[]);
     let client = Client::new(1 << 20);
     let node = start(&server, "a", &client);
@@ -197,7 +197,7 @@ fn who_drains_answers_what_it_has_and_refuses_the_rest() {
 }
 
 #[test]
-fn what_waits_for_a_node_is_bounded_and_nobody_waits_when_it_ends() {
+fn writes_waiting_for_a_node_are_bounded_and_answered_when_it_ends() {
     let client = Client::new(2000);
     let row = format!("HSET t:x name {}", "x".repeat(600));
     client.give(&[&row]);
@@ -211,7 +211,7 @@ fn what_waits_for_a_node_is_bounded_and_nobody_waits_when_it_ends() {
 }
 
 #[test]
-fn a_node_says_what_keeps_it_from_its_work_for_as_long_as_it_does_and_what_it_has_done() {
+fn a_node_reports_its_errors_while_they_last_and_its_counters() {
     let mut server = Server::start("redis-server", &[]);
     let client = Client::new(1 << 20);
     let node = start(&server, "a", &client);
@@ -247,7 +247,7 @@ fn a_node_says_what_keeps_it_from_its_work_for_as_long_as_it_does_and_what_it_ha
 }
 
 #[test]
-fn a_numbered_write_is_done_once_in_its_order_and_not_behind_its_deadline() {
+fn a_numbered_write_is_applied_once_in_order_and_not_after_its_deadline() {
     let server = Server::start("redis-server", &[]);
     let clients = [Client::new(1 << 20), Client::new(1 << 20)];
     let [a, b] = &clients;
@@ -272,7 +272,7 @@ fn a_numbered_write_is_done_once_in_its_order_and_not_behind_its_deadline() {
 }
 
 #[test]
-fn what_no_entry_can_hold_is_refused_and_the_node_goes_on() {
+fn a_write_too_large_for_an_entry_is_refused_and_the_node_continues() {
     let server = Server::start("redis-server", &[]);
     let client = Client::new(256 << 20);
     let _node = start(&server, "a", &client);
@@ -293,7 +293,7 @@ fn what_no_entry_can_hold_is_refused_and_the_node_goes_on() {
 }
 
 #[test]
-fn entries_are_no_larger_than_the_engine_takes_and_a_larger_write_is_refused() {
+fn entries_do_not_exceed_the_engine_s_limit_and_a_larger_write_is_refused() {
     let server = Server::start("redis-server", &["--proto-max-bulk-len", "1mb"]);
     let client = Client::new(256 << 20);
     let _node = start(&server, "a", &client);
@@ -312,7 +312,7 @@ fn entries_are_no_larger_than_the_engine_takes_and_a_larger_write_is_refused() {
 }
 
 #[test]
-fn what_is_null_is_so_in_the_protocol_of_who_asks() {
+fn a_null_has_the_form_of_the_client_s_protocol() {
     let server = Server::start("redis-server", &[]);
     let client = Client::new(1 << 20);
     let _node = start(&server, "a", &client);
@@ -324,7 +324,7 @@ fn what_is_null_is_so_in_the_protocol_of_who_asks() {
 /// Nodes that start and end, and an engine that loses its tail or everything, in random order: each
 /// answered write of a client counts once, and each refused one does not count.
 #[test]
-fn what_was_answered_is_there_once_whatever_starts_ends_and_is_lost() {
+fn answered_writes_count_once_over_random_starts_ends_and_losses() {
     let seed = std::env::var("SEED").ok().and_then(|text| text.parse().ok());
     let mut random = fastrand::Rng::with_seed(seed.unwrap_or_else(|| fastrand::u64(..)));
     println!("SEED={}", random.get_seed());
@@ -393,7 +393,7 @@ fn what_was_answered_is_there_once_whatever_starts_ends_and_is_lost() {
 }
 
 #[test]
-fn a_place_further_on_is_of_another_history_only_once_the_end_of_the_log_is_read() {
+fn a_later_position_is_of_another_history_only_if_the_end_of_the_log_was_read() {
     let server = Server::start("redis-server", &[]);
     let client = Client::new(1 << 20);
     let node = start(&server, "a", &client);

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn any_short_pattern_matches_what_it_matches_in_redis() {
+    fn any_short_pattern_matches_as_in_redis() {
         let mut random = fastrand::Rng::with_seed(1);
         let mut matched = 0;
         for _ in 0..200_000 {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_of_the_redis_documentation() {
+    fn patterns_of_the_redis_documentation_match_as_documented() {
         for (pattern, text, expected) in [
             ("h?llo", "hallo", true),
             ("h*llo", "hllo", true),

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_found_in_any_case_and_nothing_else_is() {
+    fn a_name_is_found_in_any_case_and_unknown_names_are_not() {
         let mut random = fastrand::Rng::with_seed(11);
         let names: Vec<&str> =
             crate::Verb::ALL.iter().map(|one| one.1).chain(["z_{`a", "-|9"]).collect();

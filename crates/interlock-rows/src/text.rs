@@ -197,7 +197,7 @@ mod tests {
     use interlock_table::Schema;
 
     #[test]
-    fn a_number_is_written_as_redis_does_and_nothing_else_is_one() {
+    fn a_number_has_the_form_of_redis_and_no_other() {
         for (text, number) in [("0", 0), ("-1", -1), ("18446744073709551615", u64::MAX.into())] {
             assert_eq!(whole(text.as_bytes()), Some(number));
         }
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_float_goes_out_and_comes_in_as_the_same() {
+    fn a_float_survives_formatting_and_parsing() {
         let random = fastrand::Rng::with_seed(3);
         let mut random = random;
         for _ in 0..100_000 {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_text_is_it_is_a_value_or_refused() {
+    fn any_text_is_a_value_or_refused() {
         let schema =
             Schema::parse("a: U64, b: I8, c: F32, d: bool, e: str[4], f: bytes[4]").unwrap();
         let mut random = fastrand::Rng::with_seed(4);

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn types_that_resp2_lacks_become_what_redis_sends_instead() {
+    fn types_missing_in_resp2_are_sent_as_redis_does() {
         let all = |w: &mut Writer<'_>| {
             w.null();
             w.map(2);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_stays_one_line_whatever_the_client_put_into_it() {
+    fn an_error_is_one_line_whatever_the_client_sent() {
         assert_eq!(written(false, |w| w.error(b"ERR a\r\n+OK")), "-ERR a  +OK\r\n");
     }
 

@@ -107,7 +107,7 @@ fn script(lines: &[(&str, &str)]) {
 }
 
 #[test]
-fn commands_on_hashes() {
+fn hash_commands_answer_as_redis_does() {
     script(&[
         ("HINCRBY t:k u 5", ":5"),
         ("HINCRBY t:k u 250", ":255"),
@@ -157,7 +157,7 @@ fn commands_on_hashes() {
 }
 
 #[test]
-fn times_to_live() {
+fn time_to_live_commands_answer_as_redis_does() {
     script(&[
         ("EXPIRE t:k 10", ":0"),
         ("PERSIST t:k", ":0"),
@@ -194,7 +194,7 @@ fn times_to_live() {
 }
 
 #[test]
-fn commands_of_tables() {
+fn table_commands_answer_as_documented() {
     script(&[
         ("TABLE SET t:k XX DEFAULT u 1", "$-1"),
         ("TABLE SET t:k UP DEFAULT", "-ERR syntax error: ANY, NX or XX"),
@@ -234,7 +234,7 @@ fn commands_of_tables() {
 }
 
 #[test]
-fn rows_that_are_set_together() {
+fn rows_are_set_together_or_not_at_all() {
     let schema = Schema::parse(SCHEMA).unwrap();
     let refused = |line: &str| {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
@@ -269,7 +269,7 @@ fn rows_that_are_set_together() {
 
 /// Random words never panic, and a command that is accepted has only values that fit their columns.
 #[test]
-fn any_words_are_a_command_or_refused() {
+fn any_arguments_are_a_command_or_refused() {
     let schema = Schema::parse(SCHEMA).unwrap();
     let seed = fastrand::u64(..1 << 32);
     println!("seed {seed}");

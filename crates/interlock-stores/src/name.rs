@@ -77,7 +77,7 @@ mod tests {
     use std::collections::HashMap;
 
     #[test]
-    fn names_are_as_the_page_says() {
+    fn file_names_are_as_documented() {
         for (topic, name) in [
             (&b"orders.new_1-A"[..], "orders.new_1-A"),
             (b"", "%"),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn any_topic_has_a_safe_name_of_its_own() {
+    fn every_topic_has_a_safe_unique_file_name() {
         let mut rng = Rng::with_seed(crate::tests::seed());
         let mut known: HashMap<String, Vec<u8>> = HashMap::new();
         for _ in 0..crate::tests::share(30_000) {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn long_topics_that_begin_alike_have_names_of_their_own() {
+    fn long_topics_with_a_common_prefix_have_distinct_names() {
         let (one, other) = ([b'a'; 10_240], [b'a'; 10_241]);
         let name = encode(&one);
         assert!(name.len() == LONGEST && name.starts_with("aaaa") && name.contains(CUT));

@@ -30,7 +30,7 @@ mod tests {
     use crate::printable::*;
 
     #[test]
-    fn what_moves_a_cursor_is_escaped_and_the_rest_stays() {
+    fn only_control_characters_are_escaped() {
         for (text, expected) in [
             ("ERR no: größer 值", "ERR no: größer 值"),
             ("a\x1b[2Jb\r\n", "a\\u{1b}[2Jb\\r\\n"),

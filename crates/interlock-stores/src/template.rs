@@ -282,7 +282,7 @@ mod tests {
     const NOON: u64 = 1_795_435_199 * 1_000_000;
 
     #[test]
-    fn a_template_is_a_folder_and_what_differs_below_it() {
+    fn a_template_is_split_into_a_folder_and_its_variable_part() {
         for (text, folder, path, by_topic, minutes) in [
             ("out/[topic]/[date].log", "out", "a.b/2026-11-23.log", true, Some(1440)),
             ("/var/log/hub/all.log", "/var/log/hub", "all.log", false, None),
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_of_a_file_is_refused_with_what_is_allowed() {
+    fn an_invalid_file_path_is_refused_with_the_allowed_form() {
         for (text, why) in [
             ("out/", "ends with /"),
             ("", "ends with /"),
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_rotated_sorts_by_the_time_it_was_begun() {
+    fn rotated_names_sort_by_start_time() {
         let names: Vec<String> = [(NOON, 0), (NOON, 1), (NOON + 1_000_000, 0)]
             .map(|(time, n)| Template::rotated("a/2026-11-23.log", time, n))
             .into();

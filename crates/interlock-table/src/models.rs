@@ -105,7 +105,7 @@ fn nothing_is_held(memory: &Memory) {
 }
 
 #[test]
-fn a_reader_sees_whole_rows_that_do_not_go_back() {
+fn a_reader_sees_complete_rows_that_never_go_back() {
     check(2, |stepped| {
         let memory = with_row(1, stepped);
         let shared = memory.clone();
@@ -123,7 +123,7 @@ fn a_reader_sees_whole_rows_that_do_not_go_back() {
 }
 
 #[test]
-fn a_row_set_by_one_and_raised_by_another_loses_nothing() {
+fn a_concurrent_set_and_increment_lose_nothing() {
     check(2, |stepped| {
         let memory = with_row(1, stepped);
         let shared = memory.clone();
@@ -162,22 +162,22 @@ fn dies_at(step: Step) {
 }
 
 #[test]
-fn a_writer_that_dies_before_its_image_counts_has_written_nothing() {
+fn a_writer_that_dies_before_publishing_its_image_has_written_nothing() {
     dies_at(Step::ImageFilled);
 }
 
 #[test]
-fn a_writer_that_dies_with_its_image_locked_has_written() {
+fn a_writer_that_dies_after_publishing_its_image_has_written() {
     dies_at(Step::ImageLocked);
 }
 
 #[test]
-fn a_writer_that_dies_in_the_midst_of_copying_has_written() {
+fn a_writer_that_dies_while_copying_has_written() {
     dies_at(Step::ImageHalfCopied);
 }
 
 #[test]
-fn what_a_dead_writer_has_written_is_finished_by_two_at_once() {
+fn two_processes_may_finish_a_dead_writer_s_row_at_once() {
     for step in [Step::ImageLocked, Step::ImageHalfCopied, Step::ImageCopied] {
         check(2, move |stepped| {
             let memory = with_row(1, stepped);
@@ -265,12 +265,12 @@ fn moves(dies_at: Option<Step>) {
 }
 
 #[test]
-fn a_row_that_moves_is_never_missed() {
+fn a_moving_row_is_never_missed() {
     moves(None);
 }
 
 #[test]
-fn a_row_whose_mover_dies_is_there_once() {
+fn a_row_whose_mover_dies_exists_once() {
     for step in [
         Step::SourceLocked,
         Step::TargetClaimed,
@@ -284,7 +284,7 @@ fn a_row_whose_mover_dies_is_there_once() {
 }
 
 #[test]
-fn of_two_that_insert_a_key_one_sees_the_other() {
+fn two_inserts_of_one_key_see_each_other() {
     check(2, |stepped| {
         let memory = Arc::new(Memory::model(3, stepped));
         let shared = memory.clone();
@@ -355,7 +355,7 @@ fn two(stepped: bool) -> [Arc<Memory>; 2] {
 }
 
 #[test]
-fn an_increment_beside_a_resize_is_not_lost() {
+fn an_increment_during_a_resize_is_not_lost() {
     check(2, |stepped| {
         let memories = two(stepped);
         let shared = memories.clone();
@@ -373,7 +373,7 @@ fn an_increment_beside_a_resize_is_not_lost() {
 }
 
 #[test]
-fn a_row_inserted_or_deleted_beside_a_resize_is_what_it_was_made() {
+fn an_insert_or_delete_during_a_resize_is_not_lost() {
     check(2, |stepped| {
         let memories = two(stepped);
         let shared = memories.clone();
@@ -401,7 +401,7 @@ fn a_row_inserted_or_deleted_beside_a_resize_is_what_it_was_made() {
 }
 
 #[test]
-fn a_resizer_that_dies_leaves_the_one_table_or_the_other() {
+fn a_resize_that_dies_leaves_the_old_table_or_the_new_one() {
     for step in [Step::ResizeBegun, Step::ResizeFreezing, Step::ResizeFrozen, Step::ResizeEnded] {
         check(2, move |stepped| {
             let memories = two(stepped);
@@ -420,7 +420,7 @@ fn a_resizer_that_dies_leaves_the_one_table_or_the_other() {
 
 /// Two who come upon what a dead resizer froze, one of whom resizes in turn.
 #[test]
-fn who_thaws_late_thaws_nothing_of_a_later_resize() {
+fn a_late_unfreeze_does_not_unfreeze_a_later_resize() {
     check(2, |stepped| {
         let memories = two(stepped);
         let died = hand_over(&memories, Some(Step::ResizeFrozen));

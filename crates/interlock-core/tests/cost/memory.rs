@@ -27,7 +27,7 @@ fn peak(what: &str, fill: impl FnOnce(&mut Subject)) {
 }
 
 #[test]
-fn memory_comes_back_after_a_million_on_one_key() {
+fn memory_is_freed_after_a_million_messages_on_one_key() {
     peak("one key", |subject| {
         (0..MILLION).for_each(|_| {
             subject.put_on(1);
@@ -36,7 +36,7 @@ fn memory_comes_back_after_a_million_on_one_key() {
 }
 
 #[test]
-fn memory_comes_back_after_a_million_keys() {
+fn memory_is_freed_after_a_million_keys() {
     peak("a million keys", |subject| {
         (0..MILLION).for_each(|key| {
             subject.put_on(key);
@@ -45,7 +45,7 @@ fn memory_comes_back_after_a_million_keys() {
 }
 
 #[test]
-fn memory_comes_back_after_a_million_unkeyed_messages() {
+fn memory_is_freed_after_a_million_unkeyed_messages() {
     peak("unkeyed", |subject| {
         (0..MILLION).for_each(|_| {
             subject.put(&Put::default());
@@ -54,7 +54,7 @@ fn memory_comes_back_after_a_million_unkeyed_messages() {
 }
 
 #[test]
-fn memory_comes_back_after_a_million_delays() {
+fn memory_is_freed_after_a_million_delays() {
     peak("delayed", |subject| {
         for key in 0..MILLION {
             let name = (key % 1_000).to_be_bytes();
@@ -66,7 +66,7 @@ fn memory_comes_back_after_a_million_delays() {
 }
 
 #[test]
-fn memory_comes_back_after_a_million_dedup_strings() {
+fn memory_is_freed_after_a_million_dedup_strings() {
     peak("dedup", |subject| {
         for n in 0..MILLION {
             subject.put(&Put { dedup: Some(&n.to_string()), size: 1, ..Put::default() });
@@ -75,7 +75,7 @@ fn memory_comes_back_after_a_million_dedup_strings() {
 }
 
 #[test]
-fn memory_comes_back_after_a_million_leases_at_once_and_their_failures() {
+fn memory_is_freed_after_a_million_concurrent_leases_and_failures() {
     peak("leases", |subject| {
         (0..MILLION).for_each(|key| {
             subject.put_on(key);
@@ -90,7 +90,7 @@ fn memory_comes_back_after_a_million_leases_at_once_and_their_failures() {
 }
 
 #[test]
-fn memory_comes_back_after_a_million_cancellations() {
+fn memory_is_freed_after_a_million_cancellations() {
     peak("cancelled", |subject| {
         let ids: Vec<u64> = (0..MILLION).map(|key| subject.put_on(key % 100_000)).collect();
         for id in ids {
@@ -100,7 +100,7 @@ fn memory_comes_back_after_a_million_cancellations() {
 }
 
 #[test]
-fn memory_comes_back_after_a_million_behind_barriers_and_a_pause() {
+fn memory_is_freed_after_a_million_messages_behind_barriers_and_a_pause() {
     peak("barriers", |subject| {
         let key = 5_u64.to_be_bytes();
         subject.scheduler.pause(subject.now, Some(KeyRef::new(&key)));
@@ -120,7 +120,7 @@ fn memory_comes_back_after_a_million_behind_barriers_and_a_pause() {
 
 /// One that is never settled must not keep the place of all that came after it.
 #[test]
-fn memory_comes_back_though_the_first_and_the_middle_one_stay() {
+fn memory_is_freed_even_if_two_messages_stay() {
     let mut subject = Subject::new(endless());
     let before = live();
     let first = subject.put_on(0);
@@ -165,7 +165,7 @@ fn a_message_that_stays_for_hours_costs_no_memory() {
 
 /// The bars of memory: 64 bytes for a message with one key beyond its payload, 100 for a live key.
 #[test]
-fn a_message_and_a_key_take_no_more_than_their_bars() {
+fn a_message_and_a_key_use_no_more_memory_than_their_limits() {
     let mut subject = Subject::new(endless());
     let before = live();
     (0..MILLION).for_each(|n| {
@@ -185,7 +185,7 @@ fn a_message_and_a_key_take_no_more_than_their_bars() {
 }
 
 #[test]
-fn a_queue_that_breathes_allocates_nothing() {
+fn a_queue_in_steady_use_allocates_nothing() {
     let mut subject = Subject::new(endless());
     let cycle = |subject: &mut Subject, n: u64| {
         subject.put_on(n % 50);

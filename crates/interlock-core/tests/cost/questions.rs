@@ -12,7 +12,7 @@ fn explained(subject: &mut Subject, id: u64) -> (usize, Explained) {
 }
 
 #[test]
-fn an_explanation_takes_as_much_of_a_million_as_of_a_thousand() {
+fn an_explanation_costs_the_same_at_a_million_messages_as_at_a_thousand() {
     let ask = |pending: u64| {
         let mut subject = Subject::new(endless());
         let ids: Vec<u64> = (0..pending).map(|_| subject.put_on(1)).collect();
@@ -31,7 +31,7 @@ fn an_explanation_takes_as_much_of_a_million_as_of_a_thousand() {
 
 /// A crowd in front of each key of each message: what is named is bounded in all, whatever the limit.
 #[test]
-fn an_explanation_of_crowds_names_a_bounded_number() {
+fn an_explanation_names_a_bounded_number_of_blockers() {
     let mut subject = Subject::new(endless());
     let names: Vec<[u8; 8]> = (0..64_u64).map(u64::to_be_bytes).collect();
     let keys: Vec<KeyRef<'_>> = names.iter().map(|name| KeyRef::new(name)).collect();
@@ -67,7 +67,7 @@ fn an_explanation_behind_a_million_barriers_is_bounded() {
 
 /// The count from the nearer end costs what was walked, not what was found.
 #[test]
-fn each_key_of_a_message_behind_a_million_is_counted() {
+fn the_messages_ahead_are_counted_for_each_key_of_a_message() {
     let mut subject = Subject::new(endless());
     for _ in 0..MILLION / 2 {
         subject.put_on(1);
@@ -84,7 +84,7 @@ fn each_key_of_a_message_behind_a_million_is_counted() {
 
 /// Ids that are settled lie between the held one and the barrier: they are not all walked through.
 #[test]
-fn a_barrier_behind_a_million_settled_ones_names_who_holds_it_up() {
+fn explaining_a_barrier_behind_a_million_settled_messages_names_its_blocker() {
     let mut subject = Subject::new(endless());
     let held = subject.put_on(0);
     let grant = subject.lease().expect("it stands alone");

@@ -7,7 +7,7 @@ use super::*;
 const LIMIT: usize = 1_000;
 
 #[test]
-fn one_settlement_readies_at_most_a_thousand_and_the_next_calls_the_rest() {
+fn one_settlement_readies_at_most_a_thousand_messages() {
     let mut subject = Subject::new(endless());
     subject.put_on(1);
     let front = subject.lease().expect("it stands alone");
@@ -41,7 +41,7 @@ fn a_settled_barrier_opens_at_most_a_thousand_gates_a_call() {
 }
 
 #[test]
-fn a_resumed_key_gives_back_at_most_a_thousand_a_call() {
+fn a_resumed_key_returns_at_most_a_thousand_messages_a_call() {
     let mut subject = Subject::new(endless());
     let key = 1_u64.to_be_bytes();
     (0..2_500).for_each(|_| {
@@ -56,7 +56,7 @@ fn a_resumed_key_gives_back_at_most_a_thousand_a_call() {
 }
 
 #[test]
-fn a_call_applies_at_most_a_thousand_things_due() {
+fn a_call_applies_at_most_a_thousand_due_events() {
     let options = Options { lease: Some(10), ..endless() };
     let mut subject = Subject::new(options);
     (0..2_500).for_each(|key| {
@@ -71,7 +71,7 @@ fn a_call_applies_at_most_a_thousand_things_due() {
 
 /// A message's end must ready the next one on each of its keys, however many these are.
 #[test]
-fn a_message_of_all_the_keys_there_may_be_readies_what_waits_on_each() {
+fn a_message_with_the_maximum_of_keys_readies_a_successor_on_each() {
     let names: Vec<[u8; 8]> = (0..4_096_u64).map(u64::to_be_bytes).collect();
     let keys: Vec<KeyRef<'_>> = names.iter().map(|name| KeyRef::new(name)).collect();
     let mut subject = Subject::new(endless());

@@ -8,7 +8,7 @@ const SECOND: Time = 1_000_000;
 
 /// A hundred thousand a second, none of which is handled: each call makes a part of what is to be done.
 #[test]
-fn a_flood_of_slow_messages_is_counted_as_it_comes() {
+fn a_flood_of_slow_messages_is_summed_up_in_the_log() {
     let watch = Watch::new(Limits { slow_wait: 10 * SECOND, ..Limits::default() });
     let mut scheduler: Scheduler<u64> = Scheduler::new(endless(), watch);
     let (mut told, mut notes) = (0, 0);
@@ -41,7 +41,7 @@ fn a_flood_of_slow_messages_is_counted_as_it_comes() {
 
 /// Leases are gone through once a second at most, however often something else is looked for.
 #[test]
-fn a_lease_that_is_held_too_long_is_said_among_a_flood() {
+fn a_lease_held_too_long_is_logged_even_in_a_flood() {
     let watch = Watch::new(Limits { slow_wait: 10 * SECOND, ..Limits::default() });
     let mut scheduler: Scheduler<u64> = Scheduler::new(endless(), watch);
     let put = |scheduler: &mut Scheduler<u64>, now| {

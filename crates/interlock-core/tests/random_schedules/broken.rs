@@ -95,7 +95,7 @@ macro_rules! breaks {
         )*
 
         #[test]
-        fn every_break_is_found_and_shrunk_to_a_few_calls() {
+        fn every_deliberate_fault_is_found_and_shrunk_to_a_few_calls() {
             $(found::<$name>(stringify!($name));)*
         }
     };
@@ -227,7 +227,7 @@ fn found<B: Break>(name: &str) {
 }
 
 #[test]
-fn the_audit_alone_finds_what_breaks_order_or_exclusion() {
+fn the_audit_alone_finds_faults_of_order_and_exclusion() {
     assert!(audited::<Broken<BackoffOvertaken>>("clauses 1, 3"));
     assert!(audited::<Broken<LeaseForgotten>>("clause 2"));
     assert!(audited::<Broken<BarrierPassed>>("clause"));

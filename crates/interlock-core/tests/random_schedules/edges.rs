@@ -53,7 +53,7 @@ fn a_thousand_failures_without_a_backoff_are_retried_at_once_each_time() {
 }
 
 #[test]
-fn a_thousand_failures_with_a_growing_backoff_wait_no_longer_than_the_longest() {
+fn a_thousand_failures_with_growing_backoff_wait_at_most_the_maximum() {
     let mut options = endless();
     options.retry.first = 1;
     options.retry.longest = 50;
@@ -68,7 +68,7 @@ fn a_thousand_failures_with_a_growing_backoff_wait_no_longer_than_the_longest() 
 
 /// Clauses 8 and 20: whatever else falls due before it, a lease is over at its deadline.
 #[test]
-fn a_lease_that_ran_out_behind_a_thousand_others_is_lost_to_every_settlement() {
+fn an_expired_lease_behind_a_thousand_others_is_lost_for_every_settlement() {
     let settle: [fn(u64) -> Call; 6] = [
         |token| Call::Ack { token },
         |token| Call::Nack { token, delay: Some(0), error: String::new() },
@@ -91,7 +91,7 @@ fn a_lease_that_ran_out_behind_a_thousand_others_is_lost_to_every_settlement() {
 }
 
 #[test]
-fn what_falls_due_at_once_is_applied_a_thousand_a_call() {
+fn one_call_applies_at_most_a_thousand_simultaneous_due_events() {
     let mut options = endless();
     options.lease = Some(10);
     let late = PutCall { delay: 30, ..put(&[], &["a"]) };
@@ -109,7 +109,7 @@ fn what_falls_due_at_once_is_applied_a_thousand_a_call() {
 }
 
 #[test]
-fn backoffs_that_end_at_once_are_applied_a_thousand_a_call() {
+fn one_call_applies_at_most_a_thousand_simultaneous_backoffs() {
     let mut options = endless();
     options.retry.first = 20;
     let mut calls = vec![(1, Call::PutMany(vec![put(&[], &["a"]); MANY])), (1, lease(1_200))];
@@ -120,7 +120,7 @@ fn backoffs_that_end_at_once_are_applied_a_thousand_a_call() {
 }
 
 #[test]
-fn numbers_at_their_end_are_taken() {
+fn numbers_at_their_limits_are_accepted() {
     let far = u64::MAX;
     let mut options = endless();
     options.lease = Some(far);
@@ -148,7 +148,7 @@ fn numbers_at_their_end_are_taken() {
 }
 
 #[test]
-fn a_size_beyond_all_bounds_is_too_large() {
+fn a_size_beyond_the_limit_is_too_large() {
     let huge = PutCall { size: u64::MAX, ..put(&["a"], &[]) };
     let options = Options { max_bytes: 10, ..endless() };
     let calls = vec![
@@ -180,7 +180,7 @@ fn a_message_of_many_keys_holds_each_of_them() {
 }
 
 #[test]
-fn messages_of_as_many_keys_as_may_be_follow_each_other() {
+fn messages_with_the_maximum_of_keys_run_one_after_another() {
     let names: Vec<String> = (0..4_096).map(|key| key.to_string()).collect();
     let all: Vec<&str> = names.iter().map(String::as_str).collect();
     drain(put(&all, &[]), put(&all, &[]), 5, None);
@@ -190,7 +190,7 @@ fn messages_of_as_many_keys_as_may_be_follow_each_other() {
 
 /// Successors follow, in order and alone; how soon is the scheduler's own affair.
 #[test]
-fn any_number_of_successors_follows_one_settlement() {
+fn any_number_of_successors_becomes_ready_after_one_settlement() {
     let fronts = [put(&["a"], &[]), PutCall { barrier: true, ..put(&[], &[]) }];
     let crowds = [put(&[], &["a"]), put(&["a"], &[])];
     for front in &fronts {
@@ -235,7 +235,7 @@ fn drain(front: PutCall, crowd: PutCall, many: usize, key: Option<Vec<u8>>) {
 
 /// Clause 20; the model knows no jitter, so here the scheduler is held against itself.
 #[test]
-fn a_schedule_with_jitter_replays_to_the_same_answers() {
+fn a_schedule_with_jitter_replays_with_the_same_answers() {
     for seed in 0..200 {
         let (mut plan, result) = run_one::<Model>(seed, &mut Tally::default());
         result.expect("the model answers as the model does");
@@ -251,7 +251,7 @@ fn a_schedule_with_jitter_replays_to_the_same_answers() {
 }
 
 #[test]
-fn the_text_of_a_schedule_reads_back_as_the_schedule() {
+fn the_text_of_a_schedule_parses_to_the_same_schedule() {
     for seed in 0..200 {
         let (plan, _) = run_one::<Model>(seed, &mut Tally::default());
         let steps = plan.calls.iter();

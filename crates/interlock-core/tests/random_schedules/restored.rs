@@ -43,7 +43,7 @@ impl Subject for Twins {
 }
 
 #[test]
-fn what_is_restored_answers_as_what_was_dumped() {
+fn a_restored_queue_answers_like_the_dumped_one() {
     let mut seeds = Rng::with_seed(crate::number("INTERLOCK_SEED").unwrap_or(5));
     for _ in 0..SCHEDULES {
         let (plan, result) = run_one::<Twins>(seeds.u64(..), &mut Tally::default());
@@ -55,7 +55,7 @@ fn what_is_restored_answers_as_what_was_dumped() {
 }
 
 #[test]
-fn what_was_left_for_the_next_call_is_left_for_it_when_restored() {
+fn work_left_for_the_next_call_is_kept_by_dump_and_restore() {
     // More of each than one call may do; the model knows no such limit, so the twins are alone.
     let readers = "1 put keys=a\n1 lease limit=1\n".to_owned()
         + &"1 put shared=a\n".repeat(2_500)

@@ -41,7 +41,7 @@ fn put_delayed(queue: &Queue, payload: u32, delay: u64) {
 }
 
 #[test]
-fn a_delayed_message_wakes_whichever_getter_came_first() {
+fn delayed_messages_wake_getters_whichever_of_them_came_first() {
     explore(|| {
         let queue = ticking(endless());
         let getters =
@@ -53,7 +53,7 @@ fn a_delayed_message_wakes_whichever_getter_came_first() {
 }
 
 #[test]
-fn a_timekeeper_that_leaves_or_is_called_hands_the_alarm_on() {
+fn a_timekeeper_that_leaves_or_is_woken_passes_the_alarm_on() {
     explore(|| {
         let queue = ticking(endless());
         put_delayed(&queue, 1, SOON);
@@ -70,7 +70,7 @@ fn a_timekeeper_that_leaves_or_is_called_hands_the_alarm_on() {
 
 /// The timekeeper may be one that cannot take what falls due: it calls who can.
 #[test]
-fn a_timekeeper_of_another_kind_calls_who_can_take_what_fell_due() {
+fn a_timekeeper_of_another_kind_wakes_a_getter_for_a_due_message() {
     explore(|| {
         let queue = ticking(endless());
         let keyed = start(&queue, |queue| get_with_alarm(queue, Kind::Keyed).map(|_| ()));
@@ -84,7 +84,7 @@ fn a_timekeeper_of_another_kind_calls_who_can_take_what_fell_due() {
 }
 
 #[test]
-fn a_backoff_and_a_lease_that_run_out_wake() {
+fn the_end_of_a_backoff_or_lease_wakes_a_getter() {
     explore(|| {
         let retry = Retry { first: SOON, factor: 1.0, ..endless().retry };
         let queue = ticking(Options { lease: Some(SOON), retry, ..endless() });

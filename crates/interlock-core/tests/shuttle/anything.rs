@@ -88,7 +88,7 @@ fn wind_up(queue: &Queue) {
 }
 
 #[test]
-fn whatever_threads_do_none_sleeps_for_ever() {
+fn no_thread_sleeps_for_ever_under_random_operations() {
     explore(|| {
         let bounds = Options { max_messages: 2, max_bytes: 4, lease: Some(50), ..endless() };
         let queue = queue(bounds);

@@ -32,7 +32,7 @@ fn a_shutdown_ends_every_putter_and_lets_getters_drain_the_rest() {
 
 /// Getters and putters parked at once, with a message out on lease: the last settlement ends them.
 #[test]
-fn who_waits_while_the_last_message_is_handled_ends_with_its_settlement() {
+fn a_getter_waiting_during_shutdown_ends_when_the_last_message_is_settled() {
     explore(|| {
         let queue = queue(Options { max_messages: 1, ..endless() });
         put(&queue, "a", 1).unwrap();
@@ -49,7 +49,7 @@ fn who_waits_while_the_last_message_is_handled_ends_with_its_settlement() {
 }
 
 #[test]
-fn an_immediate_shutdown_ends_everybody_at_once() {
+fn an_immediate_shutdown_ends_every_wait_at_once() {
     explore(|| {
         let queue = queue(Options { max_messages: 2, ..endless() });
         put(&queue, "a", 1).unwrap();
@@ -72,7 +72,7 @@ fn an_immediate_shutdown_ends_everybody_at_once() {
 }
 
 #[test]
-fn joiners_go_on_when_the_last_message_is_settled() {
+fn joins_end_when_the_last_message_is_settled() {
     explore(|| {
         let queue = queue(endless());
         put(&queue, "a", 1).unwrap();
@@ -91,7 +91,7 @@ fn joiners_go_on_when_the_last_message_is_settled() {
 }
 
 #[test]
-fn a_joiner_goes_on_when_the_last_message_is_given_up() {
+fn a_join_ends_when_the_last_message_becomes_a_dead_letter() {
     for given_up in ["cancelled", "rejected", "skipped", "revoked"] {
         explore(move || {
             let queue = queue(endless());
@@ -119,7 +119,7 @@ fn a_joiner_goes_on_when_the_last_message_is_given_up() {
 /// Waking a joiner does not promise that nothing is put before it looks: then it continues to
 /// sleep.
 #[test]
-fn a_joiner_that_is_called_in_vain_sleeps_on() {
+fn a_join_woken_in_vain_keeps_waiting() {
     explore(|| {
         let queue = queue(endless());
         put(&queue, "a", 1).unwrap();

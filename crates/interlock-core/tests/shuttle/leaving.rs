@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_interrupted_getter_hands_its_call_on() {
+fn an_interrupted_getter_passes_its_wake_up_on() {
     explore(|| {
         let queue = queue(endless());
         let leaver = start(&queue, |queue| get_interrupted(queue, Kind::Any).map(|(_, p)| p));
@@ -17,7 +17,7 @@ fn an_interrupted_getter_hands_its_call_on() {
 }
 
 #[test]
-fn an_interrupted_any_getter_hands_its_call_to_one_of_another_kind() {
+fn an_interrupted_getter_of_any_kind_passes_its_wake_up_to_one_of_another_kind() {
     explore(|| {
         for kind in [Kind::Keyed, Kind::Unkeyed] {
             let queue = queue(endless());
@@ -35,7 +35,7 @@ fn an_interrupted_any_getter_hands_its_call_to_one_of_another_kind() {
 
 /// By a clock that is moved by hand: the one whose time is up may be called for a message at once.
 #[test]
-fn a_getter_whose_time_is_up_hands_its_call_on() {
+fn a_getter_that_times_out_passes_its_wake_up_on() {
     explore(|| {
         let queue = queue(endless());
         let hasty = start(&queue, |queue| get(queue, Kind::Any, 10).map(|(_, p)| p));
@@ -56,7 +56,7 @@ fn a_getter_whose_time_is_up_hands_its_call_on() {
 }
 
 #[test]
-fn a_putter_that_leaves_hands_the_room_on() {
+fn a_putter_that_leaves_passes_the_room_on() {
     explore(|| {
         let queue = queue(Options { max_messages: 1, ..endless() });
         let id = put(&queue, "a", 1).unwrap();
@@ -76,7 +76,7 @@ fn a_putter_that_leaves_hands_the_room_on() {
 }
 
 #[test]
-fn every_timeout_ends_when_its_time_is_up() {
+fn every_wait_ends_at_its_timeout() {
     explore(|| {
         let queue = queue(Options { max_messages: 1, ..endless() });
         put(&queue, "a", 1).unwrap();

@@ -4,7 +4,7 @@ use super::*;
 
 /// Payloads are `producer * 100 + number`; odd and even numbers go to two keys.
 #[test]
-fn what_producers_put_is_handled_once_in_order_and_never_two_of_a_key() {
+fn messages_of_several_producers_are_handled_once_in_order_without_overlap() {
     explore(|| {
         let queue = queue(endless());
         let witness = Witness::default();
@@ -33,7 +33,7 @@ fn what_producers_put_is_handled_once_in_order_and_never_two_of_a_key() {
 }
 
 #[test]
-fn a_settlement_wakes_who_waits_for_the_next_one_on_its_key() {
+fn a_settlement_wakes_a_getter_for_the_next_message_of_its_key() {
     explore(|| {
         let queue = queue(endless());
         put(&queue, "a", 1).unwrap();
@@ -54,7 +54,7 @@ fn a_settlement_wakes_who_waits_for_the_next_one_on_its_key() {
 }
 
 #[test]
-fn a_batch_wakes_as_many_as_it_has_messages_for() {
+fn a_batch_wakes_one_getter_per_message() {
     explore(|| {
         let queue = queue(endless());
         let takers: Vec<_> = (0..3)
@@ -75,7 +75,7 @@ fn a_batch_wakes_as_many_as_it_has_messages_for() {
 
 /// The `any` waiter is called for the unkeyed message and may take the keyed one.
 #[test]
-fn an_any_waiter_that_takes_another_message_hands_the_call_on() {
+fn a_woken_getter_that_takes_another_message_wakes_the_next() {
     explore(|| {
         let queue = queue(endless());
         let any = start(&queue, |queue| get(queue, Kind::Any, Time::MAX).unwrap().1);
@@ -97,7 +97,7 @@ fn an_any_waiter_that_takes_another_message_hands_the_call_on() {
 
 /// Exactly one message for each of three waiters, in any order of putting and of waiting.
 #[test]
-fn waiters_of_every_kind_get_what_only_they_can_take() {
+fn getters_of_every_kind_get_messages_only_they_can_take() {
     explore(|| {
         let queue = queue(endless());
         let taker = |kind| start(&queue, move |queue| get(queue, kind, Time::MAX).unwrap().1);
@@ -116,7 +116,7 @@ fn waiters_of_every_kind_get_what_only_they_can_take() {
 
 /// Somebody who does not wait is quicker than the one who was called.
 #[test]
-fn who_was_called_in_vain_is_called_again() {
+fn a_getter_woken_in_vain_is_woken_again() {
     explore(|| {
         let queue = queue(endless());
         let waiter = start(&queue, |queue| get(queue, Kind::Any, Time::MAX).unwrap().1);
@@ -132,7 +132,7 @@ fn who_was_called_in_vain_is_called_again() {
 }
 
 #[test]
-fn a_get_of_many_leaves_the_rest_to_who_else_waits() {
+fn a_get_many_leaves_remaining_messages_to_other_getters() {
     explore(|| {
         let queue = queue(endless());
         let many = start(&queue, |queue| {
@@ -154,7 +154,7 @@ fn a_get_of_many_leaves_the_rest_to_who_else_waits() {
 }
 
 #[test]
-fn a_barrier_wakes_and_lets_go_on_who_waits_behind_it() {
+fn a_settled_barrier_wakes_getters_for_messages_behind_it() {
     explore(|| {
         let queue = queue(endless());
         put(&queue, "a", 1).unwrap();

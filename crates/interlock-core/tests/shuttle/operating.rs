@@ -20,28 +20,28 @@ fn frees(options: Options, free: impl Fn(&Queue, &Grant) + Send + Sync + Clone +
 }
 
 #[test]
-fn a_nack_wakes_who_takes_the_message_again() {
+fn a_nack_wakes_a_getter_for_the_message() {
     frees(endless(), |queue, grant| {
         queue.nack(grant.handle, None, "again").unwrap();
     });
 }
 
 #[test]
-fn a_release_wakes_who_takes_the_message_again() {
+fn a_release_wakes_a_getter_for_the_message() {
     frees(endless(), |queue, grant| {
         queue.call(|scheduler, now| scheduler.release(now, grant.handle)).unwrap();
     });
 }
 
 #[test]
-fn a_rejection_wakes_who_takes_the_next_one() {
+fn a_rejection_wakes_a_getter_for_the_next_message() {
     frees(endless(), |queue, grant| {
         queue.call(|scheduler, now| scheduler.reject(now, grant.handle, "no")).unwrap();
     });
 }
 
 #[test]
-fn a_revocation_wakes_who_takes_this_or_the_next_one() {
+fn a_revocation_wakes_a_getter_for_this_or_the_next_message() {
     for then in [RevokeThen::Retry, RevokeThen::Dead, RevokeThen::Skip] {
         frees(endless(), move |queue, grant| {
             assert!(queue.call(|scheduler, now| scheduler.revoke(now, grant.id, then)).is_some());
@@ -50,7 +50,7 @@ fn a_revocation_wakes_who_takes_this_or_the_next_one() {
 }
 
 #[test]
-fn a_held_message_that_is_retried_skipped_or_buried_wakes() {
+fn retrying_skipping_or_burying_a_held_message_wakes_a_getter() {
     let retry = Retry { attempts: Some(1), then: Then::Hold, ..endless().retry };
     for operation in ["retry", "skip", "bury"] {
         frees(Options { retry: retry.clone(), ..endless() }, move |queue, grant| {
@@ -66,7 +66,7 @@ fn a_held_message_that_is_retried_skipped_or_buried_wakes() {
 }
 
 #[test]
-fn a_lease_that_runs_out_wakes_by_a_clock_moved_by_hand() {
+fn a_lease_expiring_by_a_manual_clock_wakes_a_getter() {
     frees(Options { lease: Some(10), ..endless() }, |queue, _| {
         queue.clock().advance(20);
         queue.clock_moved();
@@ -74,7 +74,7 @@ fn a_lease_that_runs_out_wakes_by_a_clock_moved_by_hand() {
 }
 
 #[test]
-fn a_requeued_dead_letter_wakes() {
+fn a_requeued_dead_letter_wakes_a_getter() {
     explore(|| {
         let queue = queue(endless());
         let id = put(&queue, "a", 1).unwrap();
@@ -87,7 +87,7 @@ fn a_requeued_dead_letter_wakes() {
 }
 
 #[test]
-fn a_resumed_queue_or_key_wakes() {
+fn a_resumed_queue_or_key_wakes_a_getter() {
     for key in [None, Some(KeyRef::new(b"a"))] {
         explore(move || {
             let queue = queue(endless());
@@ -113,7 +113,7 @@ fn a_resumed_queue_or_key_wakes() {
 }
 
 #[test]
-fn a_cancelled_message_lets_the_one_behind_it_wake() {
+fn cancelling_a_message_wakes_a_getter_for_the_one_behind_it() {
     explore(|| {
         let queue = queue(endless());
         let held = queue.put(&Put { barrier: true, ..Put::default() }, 1).unwrap().id;

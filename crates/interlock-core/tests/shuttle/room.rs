@@ -7,7 +7,7 @@ fn bounded(max_messages: usize, max_bytes: u64) -> Arc<Queue> {
 }
 
 #[test]
-fn all_that_is_put_into_a_queue_of_one_goes_through() {
+fn every_message_passes_through_a_queue_of_one() {
     explore(|| {
         let queue = bounded(1, 0);
         let consumer = start(&queue, |queue| consume(queue, Kind::Any, |_| ()));
@@ -29,7 +29,7 @@ fn all_that_is_put_into_a_queue_of_one_goes_through() {
 }
 
 #[test]
-fn two_consumers_and_two_producers_pass_each_other_through_a_queue_of_two() {
+fn two_consumers_and_two_producers_make_progress_on_a_queue_of_two() {
     explore(|| {
         let queue = bounded(2, 0);
         let consumers: Vec<_> =
@@ -49,7 +49,7 @@ fn two_consumers_and_two_producers_pass_each_other_through_a_queue_of_two() {
 }
 
 #[test]
-fn large_and_small_putters_all_find_room_in_the_end() {
+fn large_and_small_putters_all_find_room() {
     explore(|| {
         let queue = bounded(0, 4);
         let putters = [3, 1, 4, 2].map(|size| {
@@ -66,7 +66,7 @@ fn large_and_small_putters_all_find_room_in_the_end() {
 
 /// The large one in front is called late or never; when it leaves, the small one behind it must be.
 #[test]
-fn a_large_putter_that_leaves_lets_the_small_one_behind_it_in() {
+fn a_large_putter_that_leaves_admits_the_small_one_behind_it() {
     explore(|| {
         let queue = bounded(0, 4);
         room(&queue, &Put { size: 2, ..Put::default() }, 1, Time::MAX).unwrap();
@@ -140,7 +140,7 @@ fn a_batch_with_a_known_message_waits_only_for_room_for_the_others() {
 
 /// Clause 13: a put of a known string never blocks, also if it became known while it waited.
 #[test]
-fn a_putter_whose_string_becomes_known_waits_no_longer() {
+fn a_putter_whose_dedup_string_becomes_known_stops_waiting() {
     explore(|| {
         let queue = bounded(1, 0);
         let id = put(&queue, "a", 1).unwrap();

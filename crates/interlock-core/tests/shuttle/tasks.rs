@@ -43,7 +43,7 @@ impl Drop for Get {
 }
 
 #[test]
-fn tasks_and_threads_share_a_line() {
+fn tasks_and_threads_wait_in_one_order() {
     explore(|| {
         let queue = queue(endless());
         let task = {
@@ -60,7 +60,7 @@ fn tasks_and_threads_share_a_line() {
 
 /// The task polls once and is dropped while the message comes.
 #[test]
-fn a_dropped_task_hands_its_call_on() {
+fn a_dropped_task_passes_its_wake_up_on() {
     explore(|| {
         let queue = queue(endless());
         let leaver = start_dropping(&queue, Kind::Any);
@@ -108,7 +108,7 @@ fn a_shutdown_ends_tasks() {
 
 /// One task after another waits with the same future's place in line, polled more than once.
 #[test]
-fn a_task_that_is_polled_needlessly_keeps_its_place() {
+fn a_task_polled_without_a_wake_up_keeps_its_position() {
     explore(|| {
         let queue = queue(endless());
         let task = {
@@ -135,7 +135,7 @@ fn a_task_that_is_polled_needlessly_keeps_its_place() {
 
 /// Clause 5: its loop is busy, or stopped, and it is called and does not come.
 #[test]
-fn a_task_that_does_not_come_keeps_no_message_from_a_thread() {
+fn a_woken_task_that_does_not_run_withholds_no_message_from_a_thread() {
     explore(|| {
         let queue = queue(endless());
         let mut task = Wait::new(Want::Message(Kind::Any), Time::MAX).on_loop(1);
@@ -153,7 +153,7 @@ fn a_task_that_does_not_come_keeps_no_message_from_a_thread() {
 
 /// Clause 11: the same of room.
 #[test]
-fn a_task_that_does_not_come_keeps_no_room_from_a_thread() {
+fn a_woken_task_that_does_not_run_withholds_no_room_from_a_thread() {
     explore(|| {
         let queue = queue(Options { max_messages: 1, ..endless() });
         let id = put(&queue, "", 1).unwrap();

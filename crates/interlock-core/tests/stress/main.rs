@@ -32,13 +32,13 @@ mod threads;
 mod witness;
 
 #[test]
-fn what_conflicts_is_handled_in_order_and_never_at_the_same_time() {
+fn conflicting_messages_are_handled_in_order_and_never_overlap() {
     let totals = run(Round::lasting);
     assert!(totals.retried > 0 && totals.cancelled > 0 && totals.rejected > 0, "{totals:?}");
 }
 
 #[test]
-fn leases_that_end_under_their_handlers_settle_nothing() {
+fn leases_that_expire_during_their_handlers_settle_nothing() {
     let totals = run(Round::ending);
     assert!(totals.lost > 0, "{totals:?}");
 }

@@ -222,7 +222,7 @@ mod tests {
     use crate::values::args::*;
 
     #[test]
-    fn sixteen_digits_are_read_as_one_after_the_other() {
+    fn sixteen_digits_at_once_parse_like_single_digits() {
         let mut rng = fastrand::Rng::with_seed(4);
         for _ in 0..20_000 {
             let text = format!("{:016}", rng.u64(..10_000_000_000_000_000));

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_comes_first_and_no_text_ends_an_entry() {
+    fn the_newest_error_is_first_and_no_text_ends_an_entry() {
         let kept = after(&[b"plain", b"\xff\x1e\x1f", b"\0last"]);
         assert_eq!(kept, b"\0last\x1f3\x1f1002\x1e\xff  \x1f2\x1f1001\x1eplain\x1f1\x1f1000");
         assert_eq!(newest(&kept), b"\0last");

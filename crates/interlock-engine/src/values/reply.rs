@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_taken_apart_whatever_its_strings_are() {
+    fn a_reply_is_parsed_whatever_its_strings_contain() {
         let mut out = Vec::new();
         texts(&mut out, &[b"", b"\r\n$3\r\n", b"\xff", b"plain"]);
         assert_eq!(parse(&out).unwrap(), [&b""[..], b"\r\n$3\r\n", b"\xff", b"plain"]);

@@ -100,7 +100,7 @@ mod tests {
     use crate::values::scratch::*;
 
     #[test]
-    fn a_payload_is_what_it_was_made_of_whatever_was_in_its_room_before() {
+    fn a_payload_in_reused_memory_has_its_own_bytes() {
         let mut rng = fastrand::Rng::with_seed(6);
         let mut held: Vec<(Payload, Vec<u8>)> = Vec::new();
         for round in 0..20_000 {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_room_of_a_list_serves_one_that_lives_otherwise() {
+    fn memory_of_a_list_is_reused_by_one_of_another_lifetime() {
         let mut list: Vec<&'static str> = Vec::with_capacity(50);
         list.push("a");
         let room = list.as_ptr().addr();

@@ -25,7 +25,7 @@ mod tests {
     use crate::values::words::*;
 
     #[test]
-    fn all_bytes_come_back() {
+    fn all_bytes_survive_encoding_as_words() {
         let every: Vec<u8> = (0..=255).collect();
         for bytes in [&every[..], b"", b"plain", b"\0", b"\0plain", b"\xff", "größe".as_bytes()] {
             assert_eq!(to_bytes(&to_text(bytes)), bytes);

@@ -66,7 +66,7 @@ const WORDS: [&[u8]; 57] = [
 ];
 
 #[test]
-fn no_bytes_make_it_panic() {
+fn no_input_makes_the_engine_panic() {
     let seed = std::env::var("INTERLOCK_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     println!("INTERLOCK_SEED={seed}");

@@ -5,7 +5,7 @@ use interlock_engine::EngineSettings;
 use crate::Bench;
 
 #[test]
-fn who_waits_for_work_waits_on_and_gets_what_is_put_then() {
+fn a_lease_parked_on_a_dropped_queue_gets_messages_put_later() {
     let mut bench = Bench::new();
     bench.call("configure MAXSIZE 1");
     bench.call("pause");
@@ -21,7 +21,7 @@ fn who_waits_for_work_waits_on_and_gets_what_is_put_then() {
 }
 
 #[test]
-fn who_waits_for_a_result_is_told_that_it_is_gone() {
+fn waiting_for_a_result_of_a_dropped_queue_is_answered_gone() {
     let mut bench = Bench::new();
     let id = bench.call("put - 0 0 p 0 0 1 RESULT 500")[0].clone();
     bench.park(&format!("result {id} 900"), 1);
@@ -35,7 +35,7 @@ fn who_waits_for_a_result_is_told_that_it_is_gone() {
 }
 
 #[test]
-fn a_queue_that_is_dropped_has_no_name_and_no_weight() {
+fn a_dropped_queue_has_no_name_and_uses_no_memory() {
     let mut bench = Bench::with(EngineSettings { memory: 1 << 40, ..EngineSettings::default() });
     for round in 0..3 {
         bench.call(&format!("put - 0 0 {} 1 0 0 key", "p".repeat(9000)));
@@ -68,7 +68,7 @@ fn a_queue_that_is_dropped_has_no_name_and_no_weight() {
 }
 
 #[test]
-fn a_queue_that_is_not_there_weighs_nothing_however_often_it_is_looked_at() {
+fn reading_a_missing_queue_uses_no_memory() {
     let mut bench = Bench::with(EngineSettings { memory: 8 << 10, ..EngineSettings::default() });
     for _ in 0..5 {
         bench.call("stats");
@@ -79,7 +79,7 @@ fn a_queue_that_is_not_there_weighs_nothing_however_often_it_is_looked_at() {
 }
 
 #[test]
-fn no_id_and_no_token_comes_again_while_the_clock_stands() {
+fn a_dropped_queue_reuses_no_id_or_token_while_the_clock_stands_still() {
     let mut bench = Bench::new();
     let put = "put - 0 0 p 0 0 0";
     let lease = "lease - 0 0 1 50 any";
@@ -95,7 +95,7 @@ fn no_id_and_no_token_comes_again_while_the_clock_stands() {
 }
 
 #[test]
-fn a_purge_counts_the_keys_of_what_is_delayed_too() {
+fn a_purge_counts_keys_of_delayed_messages() {
     let mut bench = Bench::new();
     let keys: Vec<String> = (0..3000).map(|n| n.to_string()).collect();
     for options in ["0", "1"] {

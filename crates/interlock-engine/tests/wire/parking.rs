@@ -7,7 +7,7 @@ use crate::{Bench, START};
 use interlock_engine::{Durability, EngineSettings, Journal, Recorded};
 
 #[test]
-fn who_waits_is_served_in_the_order_of_coming_by_what_it_asked_for() {
+fn parked_calls_are_served_in_order_of_arrival_by_what_they_asked_for() {
     let mut bench = Bench::new();
     bench.park("lease a 1 900 1 50 keyed", 1);
     bench.park("lease b 1 900 1 50 any", 2);
@@ -21,7 +21,7 @@ fn who_waits_is_served_in_the_order_of_coming_by_what_it_asked_for() {
 }
 
 #[test]
-fn a_wait_ends_with_what_falls_due_and_at_last_with_nothing() {
+fn a_parked_lease_ends_with_a_due_message_or_empty_at_its_timeout() {
     let mut bench = Bench::new();
     bench.call("put - 0 0 late 0 0 1 DELAY 300");
     bench.park("lease a 1 500 1 100 any", 1);
@@ -48,7 +48,7 @@ fn a_wait_ends_with_what_falls_due_and_at_last_with_nothing() {
 }
 
 #[test]
-fn a_parked_next_that_is_sent_again_settles_only_once_and_is_answered_where_it_came_from_last() {
+fn a_repeated_parked_next_settles_once_and_is_answered_on_the_last_connection() {
     let mut bench = Bench::new();
     bench.call("put - 0 0 one 0 0 0");
     let lease = bench.call("lease a 1 0 1 90000 any");
@@ -67,7 +67,7 @@ fn a_parked_next_that_is_sent_again_settles_only_once_and_is_answered_where_it_c
 }
 
 #[test]
-fn a_call_that_was_sent_again_keeps_its_place_in_the_line() {
+fn a_repeated_parked_call_keeps_its_position() {
     let mut bench = Bench::new();
     bench.park("lease a 1 500 1 900 any", 1);
     bench.park("lease b 1 500 1 900 any", 2);
@@ -92,7 +92,7 @@ fn a_newer_call_of_a_consumer_ends_the_one_that_waits() {
 }
 
 #[test]
-fn puts_wait_for_room_in_their_order_and_are_told_full_in_the_end() {
+fn parked_puts_wait_in_order_and_get_full_at_their_timeout() {
     let mut bench = Bench::new();
     bench.call("configure MAXSIZE 2");
     bench.call("put - 0 0 one 0 0 0 two 0 0 0");
@@ -133,7 +133,7 @@ fn with_room_kept(bench: &mut Bench) -> Vec<String> {
 }
 
 #[test]
-fn room_is_kept_for_the_first_who_waits_and_then_those_who_fit_pass_again() {
+fn room_is_reserved_for_the_first_parked_put_and_then_smaller_ones_pass_again() {
     let mut bench = Bench::new();
     let lease = with_room_kept(&mut bench);
     bench.park("put b 1 90000000 small 0 0 0", 2);
@@ -153,7 +153,7 @@ fn room_is_kept_for_the_first_who_waits_and_then_those_who_fit_pass_again() {
 }
 
 #[test]
-fn who_goes_while_room_is_kept_for_it_leaves_it_to_the_others() {
+fn a_put_that_leaves_frees_the_room_reserved_for_it() {
     for ends in [true, false] {
         let mut bench = Bench::new();
         with_room_kept(&mut bench);
@@ -169,7 +169,7 @@ fn who_goes_while_room_is_kept_for_it_leaves_it_to_the_others() {
 }
 
 #[test]
-fn a_dead_letter_that_is_put_again_leaves_the_room_that_is_kept() {
+fn a_requeued_dead_letter_uses_no_reserved_room() {
     let mut bench = Bench::new();
     let dead = bench.call("put - 0 0 dead 0 0 0")[0].clone();
     let lease = bench.call("lease h 0 0 1 90000000 any");
@@ -181,7 +181,7 @@ fn a_dead_letter_that_is_put_again_leaves_the_room_that_is_kept() {
 }
 
 #[test]
-fn what_is_known_or_too_large_is_told_so_while_room_is_kept() {
+fn known_and_too_large_puts_are_answered_while_room_is_reserved() {
     let mut bench = Bench::new();
     bench.call("put - 0 0 named 0 0 1 DEDUP x");
     let lease = bench.call("lease - 0 0 1 90000000 any");
@@ -196,7 +196,7 @@ fn what_is_known_or_too_large_is_told_so_while_room_is_kept() {
 
 /// Clause 13: a put of a known string never waits.
 #[test]
-fn a_put_that_waits_is_answered_when_its_string_becomes_known() {
+fn a_parked_put_is_answered_when_its_dedup_string_becomes_known() {
     let mut bench = Bench::new();
     bench.call("configure MAXSIZE 2");
     bench.call("put - 0 0 one 0 0 0");
@@ -210,7 +210,7 @@ fn a_put_that_waits_is_answered_when_its_string_becomes_known() {
 }
 
 #[test]
-fn a_sealed_queue_tells_who_waits_when_nothing_is_left() {
+fn a_sealed_queue_answers_parked_calls_when_it_is_empty() {
     let mut bench = Bench::new();
     bench.call("put - 0 0 one 0 0 0");
     let lease = bench.call("lease a 0 0 1 900 any");
@@ -223,7 +223,7 @@ fn a_sealed_queue_tells_who_waits_when_nothing_is_left() {
 }
 
 #[test]
-fn a_result_is_waited_for() {
+fn a_call_can_wait_for_a_result() {
     let mut bench = Bench::new();
     let ids = bench.call("put - 0 0 one 0 0 1 RESULT 1000 two 0 0 1 ATTEMPTS 1");
     bench.park(&format!("result {} 500", ids[0]), 1);
@@ -248,7 +248,7 @@ fn a_result_is_waited_for() {
 }
 
 #[test]
-fn the_end_of_a_message_and_of_all_is_waited_for() {
+fn a_call_can_wait_for_one_message_or_all_to_end() {
     let mut bench = Bench::new();
     assert_eq!(bench.parks("join 500", Some(1)), Some(Ok(vec!["0".into(), "".into()])));
     let ids = bench.call("put - 0 0 one 0 0 0 two 0 0 1 ATTEMPTS 1");
@@ -276,7 +276,7 @@ fn the_end_of_a_message_and_of_all_is_waited_for() {
 }
 
 #[test]
-fn puts_are_refused_at_the_bound_of_memory_and_all_else_goes_on() {
+fn at_the_memory_limit_only_puts_are_refused() {
     let mut bench = Bench::with(EngineSettings { memory: 1 << 20, ..EngineSettings::default() });
     let put = format!("put - 0 0 {} 0 0 0", "p".repeat(600 << 10));
     bench.call(&put);
@@ -288,7 +288,7 @@ fn puts_are_refused_at_the_bound_of_memory_and_all_else_goes_on() {
 }
 
 #[test]
-fn what_leaves_the_queue_is_counted_no_more() {
+fn messages_that_leave_the_queue_free_its_memory_count() {
     let mut bench = Bench::with(EngineSettings { memory: 1 << 40, ..EngineSettings::default() });
     bench.call("put - 0 0 x 0 0 0");
     bench.call("purge pending");
@@ -327,7 +327,7 @@ fn what_leaves_the_queue_is_counted_no_more() {
 }
 
 #[test]
-fn puts_that_wait_are_counted_too() {
+fn parked_puts_count_towards_the_memory_limit() {
     let mut bench = Bench::with(EngineSettings { memory: 1 << 20, ..EngineSettings::default() });
     bench.call("configure MAXSIZE 1");
     bench.call("put - 0 0 one 0 0 0");
@@ -357,7 +357,7 @@ impl Journal for Tried {
 }
 
 #[test]
-fn room_for_one_is_tried_by_one_of_all_who_wait() {
+fn free_room_is_tried_by_one_parked_put_only() {
     let journal = Arc::new(Tried::default());
     let (durability, kept) = (Durability::Always, Some(journal.clone() as Arc<dyn Journal>));
     let mut bench =
@@ -376,7 +376,7 @@ fn room_for_one_is_tried_by_one_of_all_who_wait() {
 }
 
 #[test]
-fn a_dedup_string_that_becomes_known_is_looked_for_by_those_who_wait_with_it() {
+fn a_dedup_string_that_becomes_known_is_checked_only_by_puts_that_have_it() {
     let journal = Arc::new(Tried::default());
     let (durability, kept) = (Durability::Always, Some(journal.clone() as Arc<dyn Journal>));
     let mut bench =

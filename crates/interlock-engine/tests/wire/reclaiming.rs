@@ -28,7 +28,7 @@ fn call(
 }
 
 #[test]
-fn a_queue_that_was_merely_leased_from_goes() {
+fn a_queue_that_was_only_leased_from_is_dropped() {
     let mut bench = Bench::with(EngineSettings { memory: BOUND, ..EngineSettings::default() });
     for n in 0..20_000 {
         call(&mut bench, None, &format!("tmp.{n}"), "lease c 1 0 1 900 any").unwrap();
@@ -46,7 +46,7 @@ fn a_queue_that_was_merely_leased_from_goes() {
 }
 
 #[test]
-fn only_what_was_never_used_goes_at_once() {
+fn only_a_queue_that_was_never_used_is_dropped_at_once() {
     let mut bench = Bench::new();
     for (name, used) in [
         ("put", "put - 0 0 p 0 0 0"),
@@ -65,7 +65,7 @@ fn only_what_was_never_used_goes_at_once() {
 }
 
 #[test]
-fn of_thousands_that_were_dropped_each_call_forgets_a_few() {
+fn each_call_frees_a_few_of_thousands_of_dropped_queues() {
     let mut bench = Bench::with(EngineSettings { memory: 1 << 40, ..EngineSettings::default() });
     for n in 0..5_000 {
         call(&mut bench, None, &format!("old.{n}"), "put c 1 0 p 0 0 0").unwrap();
@@ -89,7 +89,7 @@ fn of_thousands_that_were_dropped_each_call_forgets_a_few() {
 }
 
 #[test]
-fn a_queue_that_is_left_empty_gives_its_records_back() {
+fn an_emptied_queue_frees_its_records() {
     let mut bench = Bench::with(EngineSettings { memory: 1 << 30, ..EngineSettings::default() });
     for n in 0..1000 {
         let queue = n.to_string();
@@ -115,7 +115,7 @@ fn a_queue_that_is_left_empty_gives_its_records_back() {
 }
 
 #[test]
-fn where_memory_runs_short_queues_that_were_emptied_long_ago_go() {
+fn when_memory_is_short_long_empty_queues_are_dropped() {
     let mut bench = Bench::with(EngineSettings { memory: BOUND, ..EngineSettings::default() });
     let through = |bench: &mut Bench, n: u32| {
         let queue = format!("tmp.{n}");
@@ -137,7 +137,7 @@ fn where_memory_runs_short_queues_that_were_emptied_long_ago_go() {
 }
 
 #[test]
-fn what_a_users_queues_take_is_bounded_and_others_go_on() {
+fn memory_of_one_user_s_queues_is_bounded_and_others_continue() {
     let mut bench = Bench::with(EngineSettings { memory: 64 << 20, ..EngineSettings::default() });
     let guest = Arc::new(Account::new(1 << 20));
     let of_guest = guest.clone();
@@ -177,7 +177,7 @@ fn what_a_users_queues_take_is_bounded_and_others_go_on() {
 }
 
 #[test]
-fn names_of_consumers_who_find_nothing_are_kept_in_bounds() {
+fn names_of_consumers_that_find_nothing_are_bounded() {
     let mut bench = Bench::new();
     call(&mut bench, None, "mail", "put - 0 0 p 0 0 0").unwrap();
     let held = call(&mut bench, None, "mail", "lease holder 1 0 1 900000000 any").unwrap();
@@ -194,7 +194,7 @@ fn names_of_consumers_who_find_nothing_are_kept_in_bounds() {
 }
 
 #[test]
-fn watches_and_announcements_are_counted_bounded_and_given_back() {
+fn watches_and_announcements_are_counted_bounded_and_freed() {
     // A client that only reads takes an eighth of the memory, so puts continue.
     for (text, most) in [("events - 1 60000000", 1 << 17), ("announce w 60000000 -", 1 << 20)] {
         let settings = EngineSettings { memory: 1 << 20, ..EngineSettings::default() };
@@ -234,7 +234,7 @@ fn watches_and_announcements_are_counted_bounded_and_given_back() {
 }
 
 #[test]
-fn events_give_way_where_memory_runs_out() {
+fn events_are_dropped_when_memory_runs_out() {
     let mut bench = Bench::with(EngineSettings { memory: 1 << 20, ..EngineSettings::default() });
     let put = format!("put - 0 0 p 1 0 0 {}", "k".repeat(1000));
     call(&mut bench, None, "mail", "events - 1 60000000").unwrap();

@@ -44,7 +44,7 @@ fn call(engine: &Engine, function: &str, text: &str, now: u64) -> Result<Vec<Str
 }
 
 #[test]
-fn an_engine_that_was_started_again_answers_as_one_that_never_stopped() {
+fn a_restarted_engine_answers_like_one_that_never_stopped() {
     let seed = std::env::var("INTERLOCK_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     println!("INTERLOCK_SEED={seed}");
@@ -116,7 +116,7 @@ fn life(rng: &mut fastrand::Rng) -> (u64, u64) {
 }
 
 #[test]
-fn a_queue_of_which_nothing_but_its_name_was_recorded_is_found_again_after_a_drop_and_a_snapshot() {
+fn a_queue_recorded_only_by_name_survives_a_drop_and_a_snapshot() {
     let disk = Simulated::new(2);
     let (durable, engine, _) = start(&disk).unwrap();
     let lost = call(&engine, "extend", "5 30", START);
@@ -131,8 +131,7 @@ fn a_queue_of_which_nothing_but_its_name_was_recorded_is_found_again_after_a_dro
 }
 
 #[test]
-fn a_queue_that_becomes_durable_takes_along_what_it_holds_and_is_forgotten_when_it_is_not_any_more()
-{
+fn a_queue_made_durable_records_its_messages_and_one_made_volatile_is_dropped_from_the_journal() {
     let disk = Simulated::new(3);
     let (durable, engine, _) = start(&disk).unwrap();
     call(&engine, "configure", "DURABILITY none", START).unwrap();
@@ -186,7 +185,7 @@ fn a_put_that_cannot_be_recorded_is_refused_before_it_is_made() {
 }
 
 #[test]
-fn a_journal_that_failed_is_not_called_well_between_two_ticks() {
+fn a_failed_journal_is_not_reported_healthy_between_two_ticks() {
     let disk = Simulated::new(3);
     let (durable, engine, _) = start(&disk).unwrap();
     disk.set_faults(Faults { fail_sync_in: Some(0), ..Faults::default() });
@@ -199,7 +198,7 @@ fn a_journal_that_failed_is_not_called_well_between_two_ticks() {
 
 /// The first reply may have been lost with its connection while its record was on its way to the disk.
 #[test]
-fn a_reply_that_is_given_again_is_as_safe_as_the_first() {
+fn a_repeated_reply_waits_for_the_disk_like_the_first() {
     let disk = Simulated::new(3);
     let (durable, engine, _) = start(&disk).unwrap();
     let put = || call(&engine, "put", "me 1 0 kept 0 0 0", START).unwrap();
@@ -212,7 +211,7 @@ fn a_reply_that_is_given_again_is_as_safe_as_the_first() {
 
 /// Reads are answered from memory, where a record may still be on its way to the disk.
 #[test]
-fn what_a_read_tells_is_on_disk_before_it_is_told() {
+fn a_read_returns_only_changes_that_are_on_disk() {
     for (reads, text) in [("stats", ""), ("peek", "ID"), ("scan", "0 9"), ("configure", "")] {
         let disk = Simulated::new(3);
         let (durable, engine, _) = start(&disk).unwrap();
@@ -226,7 +225,7 @@ fn what_a_read_tells_is_on_disk_before_it_is_told() {
 }
 
 #[test]
-fn a_put_that_waited_is_not_made_while_the_disk_runs_short() {
+fn a_parked_put_is_not_applied_while_the_disk_is_nearly_full() {
     let disk = Simulated::new(3);
     let (durable, engine, _) = start(&disk).unwrap();
     call(&engine, "configure", "MAXSIZE 1", START).unwrap();
@@ -250,7 +249,7 @@ fn a_put_that_waited_is_not_made_while_the_disk_runs_short() {
 }
 
 #[test]
-fn a_queue_does_not_become_durable_while_the_disk_runs_short() {
+fn a_queue_cannot_become_durable_while_the_disk_is_nearly_full() {
     let disk = Simulated::new(3);
     let (durable, engine, _) = start(&disk).unwrap();
     call(&engine, "configure", "DURABILITY none", START).unwrap();
@@ -269,7 +268,7 @@ fn a_queue_does_not_become_durable_while_the_disk_runs_short() {
 }
 
 #[test]
-fn a_snapshot_that_cannot_be_made_is_told_and_not_tried_again_at_once() {
+fn a_failed_snapshot_is_reported_and_not_tried_again_at_once() {
     let disk = Simulated::new(3);
     let (durable, engine, _) = start(&disk).unwrap();
     let payload = "x".repeat(3_000);
@@ -296,7 +295,7 @@ fn a_snapshot_that_cannot_be_made_is_told_and_not_tried_again_at_once() {
 }
 
 #[test]
-fn where_room_runs_short_puts_are_refused_and_settling_goes_on() {
+fn on_a_nearly_full_disk_puts_are_refused_and_settlements_accepted() {
     let disk = Simulated::new(3);
     let (durable, engine, _) = start(&disk).unwrap();
     let id = call(&engine, "put", "- 0 0 kept 0 0 0", START).unwrap().swap_remove(0);
@@ -370,7 +369,7 @@ fn a_dump_of_a_queue_cut_or_changed_anywhere_is_refused_or_read_and_never_a_pani
 }
 
 #[test]
-fn replies_that_are_kept_in_short_are_given_again_after_a_dump() {
+fn abbreviated_stored_replies_are_repeated_after_a_dump() {
     let disk = Simulated::new(4);
     let (durable, engine, _) = start(&disk).unwrap();
     let payload = "p".repeat((1 << 20) - 200);

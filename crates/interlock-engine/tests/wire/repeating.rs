@@ -5,7 +5,7 @@ use crate::Bench;
 const MINUTE: u64 = 60_000_000;
 
 #[test]
-fn the_last_reply_of_each_consumer_is_kept_for_five_minutes() {
+fn the_last_reply_of_each_consumer_is_stored_for_five_minutes() {
     let mut bench = Bench::new();
     let put = "put a 1 0 one 0 0 0";
     let told = bench.call(put);
@@ -23,7 +23,7 @@ fn the_last_reply_of_each_consumer_is_kept_for_five_minutes() {
 }
 
 #[test]
-fn a_call_that_came_before_or_was_another_function_is_stale() {
+fn an_older_call_or_one_of_another_function_is_stale() {
     let mut bench = Bench::new();
     bench.call("put a 7 0 one 0 0 0");
     assert_eq!(
@@ -35,7 +35,7 @@ fn a_call_that_came_before_or_was_another_function_is_stale() {
 }
 
 #[test]
-fn a_call_that_was_refused_is_not_kept() {
+fn a_refused_call_is_not_stored() {
     let mut bench = Bench::new();
     bench.call("configure MAXSIZE 1");
     bench.call("put - 0 0 one 0 0 0");
@@ -45,7 +45,7 @@ fn a_call_that_was_refused_is_not_kept() {
 }
 
 #[test]
-fn a_reply_is_given_again_however_many_were_kept_since() {
+fn a_reply_is_repeated_however_many_were_stored_since() {
     let mut bench = Bench::new();
     let payload = "p".repeat(1 << 20);
     let mut told = Vec::new();
@@ -69,7 +69,7 @@ fn a_reply_is_given_again_however_many_were_kept_since() {
 }
 
 #[test]
-fn what_is_out_no_more_is_left_out_of_a_reply_that_is_kept_in_short() {
+fn an_abbreviated_stored_reply_omits_messages_no_longer_leased() {
     let mut bench = Bench::new();
     let payload = "p".repeat(1 << 19);
     let mut leased = Vec::new();
@@ -93,7 +93,7 @@ fn what_is_out_no_more_is_left_out_of_a_reply_that_is_kept_in_short() {
 }
 
 #[test]
-fn names_of_consumers_that_are_gone_are_forgotten() {
+fn names_of_consumers_that_left_are_dropped() {
     let mut bench = Bench::new();
     bench.call("put - 0 0 one 0 0 0");
     bench.call("lease holder 0 0 1 900000000 any");
@@ -107,7 +107,7 @@ fn names_of_consumers_that_are_gone_are_forgotten() {
 }
 
 #[test]
-fn what_was_handed_out_is_told_again_though_the_same_number_once_did_nothing() {
+fn a_repeated_lease_is_answered_even_if_its_number_was_used_by_a_call_that_did_nothing() {
     let mut bench = Bench::new();
     bench.call("configure MAXSIZE 9");
     let call = "lease a 1 0 1 900000000 any";

@@ -86,7 +86,7 @@ pub fn look(engine: &Engine, now: u64, calls: &[u64; 4]) -> Vec<Result<Vec<Strin
 }
 
 #[test]
-fn recorded_calls_make_the_same_state_again() {
+fn replaying_recorded_calls_restores_the_state() {
     let seed = std::env::var("INTERLOCK_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     println!("INTERLOCK_SEED={seed}");
@@ -99,7 +99,7 @@ fn recorded_calls_make_the_same_state_again() {
 /// A lease ends where its payloads reach this many bytes. A journal of another limit replays to the
 /// same result.
 #[test]
-fn what_was_recorded_of_a_lease_is_how_many_messages_it_was_handed() {
+fn a_recorded_lease_has_the_number_of_leased_messages() {
     let journal = Arc::new(Kept::default());
     let engine = durable(journal.clone());
     let (mut calls, mut served) = ([0u64; 4], Vec::new());

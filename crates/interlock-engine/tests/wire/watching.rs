@@ -45,7 +45,7 @@ fn id(n: u64) -> String {
 }
 
 #[test]
-fn what_happens_to_a_message_is_told_in_order() {
+fn events_of_a_message_are_reported_in_order() {
     let (mut bench, mut after) = Bench::watched();
     bench.call("put - 0 0 p 2 1 1 b a c DELAY 5");
     bench.now += 5;
@@ -95,7 +95,7 @@ fn what_happens_to_a_message_is_told_in_order() {
 }
 
 #[test]
-fn numbers_tell_what_is_gone() {
+fn gaps_in_event_numbers_show_dropped_events() {
     let (mut bench, after) = Bench::watched();
     for _ in 0..5 {
         let put = format!("put - 0 0{}", " p 0 0 0".repeat(1024));
@@ -125,7 +125,7 @@ fn numbers_tell_what_is_gone() {
 }
 
 #[test]
-fn an_event_tells_so_much_and_a_call_so_much() {
+fn an_event_and_a_call_are_bounded() {
     let (mut bench, after) = Bench::watched();
     let long = "k".repeat(600);
     bench.call(&format!(
@@ -146,7 +146,7 @@ fn an_event_tells_so_much_and_a_call_so_much() {
 }
 
 #[test]
-fn to_watch_makes_no_queue_and_the_first_put_is_told() {
+fn watching_creates_no_queue_and_the_first_put_is_reported() {
     let (mut bench, mut after) = Bench::watched();
     assert_eq!(bench.engine.count(), 0);
     // A queue that was left as it was goes, and its watch stays.
@@ -227,7 +227,7 @@ fn schedule(rng: &mut fastrand::Rng) {
 }
 
 #[test]
-fn workers_are_known_until_their_time_is_over() {
+fn workers_are_listed_until_their_announcement_expires() {
     let mut bench = Bench::new();
     assert_eq!(bench.call("ask w1 stacks"), [""; 0]);
     assert_eq!(bench.call("announce w2 10 two"), [""; 0]);
@@ -274,7 +274,7 @@ fn workers_are_known_until_their_time_is_over() {
 }
 
 #[test]
-fn what_workers_say_is_bounded() {
+fn announcements_of_workers_are_bounded() {
     let mut bench = Bench::with(EngineSettings { memory: 300_000, ..EngineSettings::default() });
     let text = "t".repeat(65_536);
     assert!(bench.refused(&format!("announce w 1 {text}t")).starts_with("BADARG"));
@@ -307,7 +307,7 @@ fn what_workers_say_is_bounded() {
 }
 
 #[test]
-fn what_workers_take_counts_where_their_queue_does() {
+fn memory_of_announcements_counts_for_the_owner_of_the_queue() {
     let account = std::sync::Arc::new(Account::new(0));
     let bench = &mut Bench::new();
     let shared = account.clone();

@@ -224,7 +224,7 @@ mod tests {
     use crate::shared::events::Event;
 
     #[test]
-    fn a_worker_that_panics_is_told_of_and_gets_nobody_and_nothing_more() {
+    fn a_worker_that_panics_is_reported_and_gets_no_more_connections_or_messages() {
         let mailboxes = (0..3).map(|_| Mailbox::new().unwrap()).collect();
         let shared = Shared::new(Settings::default(), mailboxes, 0).unwrap();
         contained(&shared, 1, || {});

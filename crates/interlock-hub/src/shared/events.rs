@@ -250,7 +250,7 @@ mod tests {
     use crate::shared::events::*;
 
     #[test]
-    fn lines_beyond_the_bound_are_counted_and_questions_are_kept() {
+    fn log_lines_beyond_the_limit_are_counted_and_requests_are_kept() {
         let events = Events::new().unwrap();
         for number in 0..MOST_LINES + 5 {
             events.log(Level::Info, number.to_string());
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_kind_so_many_lines_are_logged_and_the_rest_is_summed_up() {
+    fn lines_of_one_kind_are_logged_up_to_a_number_and_then_summed_up() {
         let events = Events::new().unwrap();
         events.set_repeats(3);
         for number in 0..50 {
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_all_begin_otherwise_are_bounded_together() {
+    fn lines_of_different_kinds_are_bounded_together() {
         let events = Events::new().unwrap();
         events.set_repeats(3);
         for number in 0..1000 {

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_what_nobody_has_done() {
+    fn the_remaining_load_is_what_no_store_has_finished() {
         let load = load(4);
         let mut left = Left::default();
         assert_eq!((left.count(&load), left.leading(&load)), (4, 0));

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_holds_no_more_than_it_may_and_forgets_nobody_who_waits() {
+    fn a_store_queue_is_bounded_and_drops_no_waiter() {
         let queue = Queue::default();
         let (tell, told): (Vec<_>, Vec<_>) = (0..WORKERS).map(|_| channel()).unzip();
         std::thread::scope(|scope| {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_alone_is_told_of_each_room() {
+    fn a_single_waiter_is_woken_each_time_there_is_room() {
         // Nobody else's progress wakes it, and it looks for room at the moment at which there comes some.
         let (queue, (tell, told)) = (Queue::default(), channel());
         let queue = &queue;
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_longer_than_the_bound_has_room_alone() {
+    fn a_message_longer_than_the_limit_fits_into_an_empty_queue() {
         let queue = Queue::default();
         assert!(queue.reserve(MOST * 2, MOST));
         assert!(!queue.reserve(1, MOST));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_come_though_nothing_is_taken_and_settings_before_what_waits() {
+    fn commands_are_delivered_while_paused_and_settings_before_waiting_messages() {
         let (queue, mut batches) = (Queue::default(), Vec::new());
         let mut batch = Batch::default();
         batch.push(b"t", b"x", 0);

@@ -42,7 +42,7 @@ mod tests {
     use crate::system::boot_time::*;
 
     #[test]
-    fn a_note_is_good_for_its_boot_alone() {
+    fn a_stored_time_is_valid_only_for_its_boot() {
         let folder = std::env::temp_dir().join(format!("interlock-boot-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         assert_eq!(known(&folder), None);

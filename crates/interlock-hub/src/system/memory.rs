@@ -24,7 +24,7 @@ mod tests {
     use crate::system::memory::*;
 
     #[test]
-    fn a_line_of_kilobytes_is_bytes() {
+    fn a_line_in_kilobytes_is_converted_to_bytes() {
         let text = "VmHWM:\t    9000 kB\nVmRSS:\t    5168 kB\n";
         assert_eq!(kilobytes(text, "VmRSS:"), 5168 * 1024);
         assert_eq!(kilobytes(text, "VmPeak:"), 0);

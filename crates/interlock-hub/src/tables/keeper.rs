@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded_whether_it_was_taken_or_not() {
+    fn waiting_calls_are_bounded_whether_taken_or_not() {
         let (few, (host, told)) = (keeper(2, 10_000), host());
         ask(&few, &host, 1, "A").unwrap();
         ask(&few, &host, 2, "A").unwrap();
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_not_taken_and_leaves_nothing() {
+    fn a_dropped_call_is_not_taken_and_leaves_nothing() {
         let (keeper, (host, told)) = (keeper(10, 10_000), host());
         for token in 0..100_000 {
             let number = ask(&keeper, &host, token, "A").unwrap();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_when_it_ends_is_told_whether_it_may_have_been_done() {
+    fn calls_waiting_at_shutdown_learn_whether_they_may_have_been_applied() {
         let (keeper, (host, told)) = (keeper(10, 10_000), host());
         ask(&keeper, &host, 1, "A").unwrap();
         keeper.take(1);
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_may_be_read_until_a_time_that_may_be_moved() {
+    fn rows_can_be_read_until_a_deadline_that_can_be_moved() {
         let keeper = keeper(1, 1);
         assert!(keeper.is_fresh(|| Time::MAX), "for ever");
         keeper.set_fresh_until(Some(5));

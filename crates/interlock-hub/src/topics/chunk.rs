@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_stand_in_their_runs_in_order_however_many_chunks_a_turn_fills() {
+    fn messages_are_in_order_however_many_chunks_a_turn_fills() {
         let mut random = fastrand::Rng::with_seed(9);
         let (mut builder, mut expected) = (Builder::default(), Vec::new());
         let to = Interest { receivers: 1, workers: 1 };

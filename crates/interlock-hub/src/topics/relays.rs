@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_has_one_connection_and_the_last_that_came_follows_it() {
+    fn a_sender_has_one_connection_and_the_newest_waiting_one_follows() {
         let relays = Relays::default();
         let cards: Vec<_> = (0..4).map(card).collect();
         let open = |place: usize| relays.open(7, &cards[place], |_| false);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_new_once_and_origins_that_come_often_are_remembered() {
+    fn a_message_number_is_new_once_and_frequent_origins_are_remembered() {
         let mut numbers = Numbers::default();
         assert!(numbers.pass(1, 5) && !numbers.pass(1, 5) && !numbers.pass(1, 4));
         for origin in 10..10 + 3 * GENERATION as u128 {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_hub_passed_on_is_known_when_it_comes_back() {
+    fn a_message_this_hub_forwarded_is_recognised_when_it_returns() {
         let (here, there) = (Relays::default(), Relays::default());
         let (own, other, agent) = (0xa00, 0xb00, 0xc00);
         here.sends_as(own);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_one_origin_that_come_by_two_ways_are_told_apart_and_circles_end() {
+    fn a_message_relayed_by_two_routes_has_two_identities_and_cycles_end() {
         let known = known_as(0xa00, 0xa07).unwrap();
         assert_eq!(known_as(0xa77, 0xa77), Some(0xa01));
         assert_ne!(known_as(0xb00, 0xa07).unwrap(), known);

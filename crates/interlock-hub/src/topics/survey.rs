@@ -101,7 +101,7 @@ mod tests {
     use crate::topics::survey::*;
 
     #[test]
-    fn a_survey_ends_though_workers_break_before_or_while_they_are_asked() {
+    fn a_survey_ends_even_if_workers_die_before_or_during_it() {
         let mailboxes = (0..4).map(|_| Mailbox::new().unwrap()).collect();
         let shared = Shared::new(Settings::default(), mailboxes, 0).unwrap();
         let card = |id| Arc::new(Card::new(id, 0, id, 0));

@@ -200,7 +200,7 @@ mod tests {
     use crate::watch::statistics::*;
 
     #[test]
-    fn rates_are_those_of_the_last_moments() {
+    fn rates_cover_the_last_seconds() {
         let (statistics, counters) = (Statistics::default(), Counters::default());
         assert_eq!(statistics.rates(5, &counters), Rates::default());
         for tenth in 0..40 {

@@ -45,7 +45,7 @@ fn repaired(disk: &Simulated, queues: &Queues) -> (String, u64) {
 }
 
 #[test]
-fn one_that_is_as_it_was_closed_comes_back_and_is_known_as_open() {
+fn a_cleanly_closed_journal_reopens_and_is_marked_open() {
     let (disk, queues) = closed();
     assert!(disk.list().contains(&CLOSED.to_owned()));
     let (journal, report, found) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
@@ -108,7 +108,7 @@ fn a_last_file_that_is_cut_at_any_byte_is_refused_with_what_is_missing() {
 }
 
 #[test]
-fn segments_that_are_gone_are_missed() {
+fn missing_segments_are_detected() {
     for keep in 0..3 {
         let (disk, queues) = closed();
         let names = segments(&disk);
@@ -125,7 +125,7 @@ fn segments_that_are_gone_are_missed() {
 }
 
 #[test]
-fn a_mark_that_cannot_be_read_is_refused_and_set_aside() {
+fn an_unreadable_close_mark_is_refused_and_set_aside_by_a_repair() {
     let (disk, queues) = closed();
     let mut mark = disk.content(CLOSED);
     mark[17] ^= 1;
@@ -136,7 +136,7 @@ fn a_mark_that_cannot_be_read_is_refused_and_set_aside() {
 }
 
 #[test]
-fn after_a_crash_there_is_no_mark_and_what_was_torn_is_cut_as_ever() {
+fn after_a_crash_there_is_no_close_mark_and_a_torn_tail_is_cut() {
     let (disk, _) = closed();
     let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
     let last = append(&journal, &mut queues, 1, b"written, and not synced").unwrap();
@@ -204,7 +204,7 @@ fn reopen_any(
 }
 
 #[test]
-fn journals_of_versions_that_said_nothing_at_their_end_are_read() {
+fn journals_of_versions_without_a_close_mark_are_read() {
     let disk = Simulated::new(1);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/crash/stored/form-1");
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -50,7 +50,7 @@ fn snapshot(journal: &interlock_journal::Journal<impl Storage>, queues: &Mutex<Q
 }
 
 #[test]
-fn a_copy_at_any_moment_has_what_was_confirmed_and_says_what_is_missing_of_it() {
+fn a_copy_at_any_moment_has_all_confirmed_records_and_reports_missing_ones() {
     let disk = Simulated::new(1);
     let (journal, _, queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
     let queues = Mutex::new(queues);
@@ -87,7 +87,7 @@ fn a_copy_at_any_moment_has_what_was_confirmed_and_says_what_is_missing_of_it() 
 }
 
 #[test]
-fn what_is_opened_can_be_read_though_a_snapshot_removed_it() {
+fn an_open_segment_can_be_read_after_a_snapshot_removed_it() {
     let folder =
         std::env::temp_dir().join(format!("interlock-journal-copy-{}", std::process::id()));
     let settings = JournalSettings { segment: 4_096, ..JournalSettings::default() };
@@ -118,7 +118,7 @@ fn what_is_opened_can_be_read_though_a_snapshot_removed_it() {
 }
 
 #[test]
-fn copies_made_beside_writers_and_snapshots_are_whole() {
+fn copies_made_during_writes_and_snapshots_are_complete() {
     let folder =
         std::env::temp_dir().join(format!("interlock-journal-copies-{}", std::process::id()));
     let settings = JournalSettings { segment: 16 << 10, ..JournalSettings::default() };
@@ -169,7 +169,7 @@ fn copies_made_beside_writers_and_snapshots_are_whole() {
 }
 
 #[test]
-fn what_is_damaged_or_no_journal_is_not_copied() {
+fn a_damaged_journal_or_other_folder_is_not_copied() {
     let disk = Simulated::new(1);
     let said = |disk: &Simulated| copy::of(disk).unwrap_err().to_string();
     assert_eq!(said(&disk), " has no files of a journal");

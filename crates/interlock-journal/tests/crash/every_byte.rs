@@ -34,7 +34,7 @@ fn disk_with(content: &[u8]) -> Simulated {
 }
 
 #[test]
-fn a_segment_cut_at_any_byte_is_refused_and_with_a_repair_what_is_whole_is_kept() {
+fn a_segment_cut_at_any_byte_is_refused_and_a_repair_keeps_complete_records() {
     let (content, queues, begins, ends) = segment(12, Durability::Always);
     for cut in begins[5]..begins[12] {
         let disk = disk_with(&content[..cut]);
@@ -54,7 +54,7 @@ fn a_segment_cut_at_any_byte_is_refused_and_with_a_repair_what_is_whole_is_kept(
 }
 
 #[test]
-fn a_byte_changed_in_what_was_confirmed_is_refused_and_else_cut_off_and_told() {
+fn a_changed_byte_is_refused_in_confirmed_records_and_else_cut_off_and_reported() {
     for durability in [Durability::Always, Durability::EverySecond] {
         let (content, queues, begins, _) = segment(12, durability);
         let (mut refused, mut torn) = (0, 0);
@@ -107,7 +107,7 @@ fn a_byte_changed_in_what_was_confirmed_is_refused_and_else_cut_off_and_told() {
 }
 
 #[test]
-fn after_a_pause_even_the_last_record_is_known_to_have_been_there() {
+fn after_a_pause_even_the_last_record_is_known_to_be_missing() {
     let disk = Simulated::new(1);
     let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
     let last = append(&journal, &mut queues, 0, b"last").unwrap();

@@ -30,7 +30,7 @@ fn told(queues: &Queues) -> Vec<(u64, Vec<u8>)> {
 }
 
 #[test]
-fn a_cursor_reads_what_was_written_and_goes_on() {
+fn a_cursor_reads_written_records_and_later_ones() {
     let disk = Simulated::new(1);
     let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
     let (mut cursor, mut found, mut written) = (Cursor::new(1), Vec::new(), 0);
@@ -68,7 +68,7 @@ fn a_cursor_reads_what_was_written_and_goes_on() {
 }
 
 #[test]
-fn what_is_forgotten_is_gone_with_its_segments_and_the_rest_is_there() {
+fn forgetting_removes_only_the_forgotten_segments() {
     let disk = Simulated::new(1);
     let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
     for n in 0..40u32 {
@@ -98,7 +98,7 @@ fn what_is_forgotten_is_gone_with_its_segments_and_the_rest_is_there() {
 }
 
 #[test]
-fn what_is_not_forgotten_is_there_after_any_crash() {
+fn records_not_forgotten_survive_any_crash() {
     let first = number("INTERLOCK_SEED", 1);
     let (mut crashes_while_opening, mut forgotten_often) = (0, 0);
     for seed in first..first + number("INTERLOCK_LIVES", 2_000) / 4 {
@@ -151,7 +151,7 @@ fn what_is_not_forgotten_is_there_after_any_crash() {
 }
 
 #[test]
-fn a_cursor_beside_writers_and_forgetting_reads_each_once() {
+fn a_cursor_reads_each_record_once_during_writes_and_forgetting() {
     let name = format!("interlock-journal-cursor-{}", std::process::id());
     let folder = std::env::temp_dir().join(name);
     let settings = JournalSettings { segment: 8_192, ..SETTINGS };

@@ -78,7 +78,7 @@ fn child() {
 }
 
 #[test]
-fn what_a_killed_process_said_is_there() {
+fn records_a_killed_process_confirmed_exist() {
     let mut rng = Rng::with_seed(number("INTERLOCK_SEED", 1));
     let mut said: Vec<(u64, u32, String)> = Vec::new();
     let mut folder = None;

@@ -168,7 +168,7 @@ fn live(seed: u64, lies: bool, seen: &mut Seen) {
 }
 
 #[test]
-fn what_was_confirmed_is_there_after_any_crash() {
+fn confirmed_records_survive_any_crash() {
     let mut seen = Seen::default();
     let first = number("INTERLOCK_SEED", 1);
     for seed in first..first + number("INTERLOCK_LIVES", 2_000) {
@@ -182,7 +182,7 @@ fn what_was_confirmed_is_there_after_any_crash() {
 }
 
 #[test]
-fn a_disk_that_lies_about_syncs_is_found_out_or_leaves_a_beginning_in_order() {
+fn after_a_lying_disk_crashes_the_loss_is_detected_or_a_prefix_remains() {
     let mut seen = Seen::default();
     let first = number("INTERLOCK_SEED", 1);
     for seed in first..first + number("INTERLOCK_LIVES", 2_000) {

@@ -47,7 +47,7 @@ fn refused(disk: &Simulated) -> OpenError {
 }
 
 #[test]
-fn a_journal_that_is_whole_comes_back_from_its_snapshot_and_what_is_behind_it() {
+fn an_undamaged_journal_is_restored_from_its_snapshot_and_later_records() {
     let (disk, queues) = filled();
     let (_, report, found) = reopen(disk, SETTINGS, Repair::Refuse).unwrap();
     assert_eq!(found, queues);
@@ -59,7 +59,7 @@ fn a_journal_that_is_whole_comes_back_from_its_snapshot_and_what_is_behind_it() 
 }
 
 #[test]
-fn a_missing_segment_is_refused_and_then_left_behind() {
+fn a_missing_segment_is_refused_and_skipped_by_a_repair() {
     let (disk, queues) = filled();
     let middle = segments(&disk)[1].clone();
     disk.remove(&middle).unwrap();
@@ -90,7 +90,7 @@ fn a_segment_without_its_head_is_refused() {
 }
 
 #[test]
-fn segments_that_end_before_their_snapshot_are_refused_and_no_number_comes_twice() {
+fn segments_that_end_before_their_snapshot_are_refused_and_no_number_is_reused() {
     let (disk, _) = filled();
     for name in segments(&disk) {
         disk.remove(&name).unwrap();
@@ -123,7 +123,7 @@ fn a_damaged_snapshot_is_refused_and_nothing_is_replayed_without_it() {
 }
 
 #[test]
-fn a_later_version_is_refused_and_set_aside_whole() {
+fn a_later_version_is_refused_and_set_aside_complete() {
     for pick in [snapshot as fn(&Simulated) -> String, |disk| segments(disk)[1].clone()] {
         let (disk, _) = filled();
         let name = pick(&disk);
@@ -148,7 +148,7 @@ fn a_later_version_is_refused_and_set_aside_whole() {
 }
 
 #[test]
-fn what_is_no_journal_is_refused() {
+fn a_folder_that_is_not_a_journal_is_refused() {
     let disk = Simulated::new(1);
     disk.set_content(
         "segment-00000000000000000001",
@@ -158,7 +158,7 @@ fn what_is_no_journal_is_refused() {
 }
 
 #[test]
-fn files_of_others_are_left_alone() {
+fn foreign_files_are_not_touched() {
     let (disk, queues) = filled();
     let others = ["notes.new", "segment-1", "segment-00000000000000000001.old", "snapshot-x.new"];
     others.iter().for_each(|name| disk.set_content(name, b"a letter"));
@@ -176,7 +176,7 @@ fn files_of_others_are_left_alone() {
 }
 
 #[test]
-fn whoever_removes_the_lock_file_lets_nobody_in() {
+fn removing_the_lock_file_does_not_unlock_the_journal() {
     let name = format!("interlock-journal-lock-{}", std::process::id());
     let folder = std::env::temp_dir().join(name);
     let settings = JournalSettings { segment: 4_096, ..JournalSettings::default() };
@@ -210,7 +210,7 @@ fn a_folder_that_an_earlier_version_has_open_is_refused() {
 }
 
 #[test]
-fn two_cannot_have_one_folder() {
+fn two_processes_cannot_open_one_folder() {
     let folder = std::env::temp_dir().join(format!("interlock-journal-{}", std::process::id()));
     let settings = JournalSettings { segment: 4_096, ..JournalSettings::default() };
     let first = reopen(Disk::open(&folder).unwrap(), settings, Repair::Refuse).unwrap();

@@ -24,7 +24,7 @@ fn settle(journal: &Journal<Simulated>, queues: &mut Queues, n: u8) -> Result<()
 const PUT: u64 = 110;
 
 #[test]
-fn a_full_disk_refuses_and_goes_on_in_order_when_there_is_room() {
+fn a_full_disk_refuses_records_and_continues_in_order_when_there_is_room() {
     let disk = Simulated::new(1);
     let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
     disk.set_faults(Faults { capacity: Some(2_500), ..Faults::default() });
@@ -52,7 +52,7 @@ fn a_full_disk_refuses_and_goes_on_in_order_when_there_is_room() {
 }
 
 #[test]
-fn where_the_next_segment_has_no_room_what_makes_a_queue_smaller_is_still_taken() {
+fn without_room_for_the_next_segment_settlements_are_still_accepted() {
     let disk = Simulated::new(1);
     let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
     disk.set_faults(Faults { capacity: Some(1_500), ..Faults::default() });
@@ -82,7 +82,7 @@ fn a_snapshot_without_room_leaves_the_journal_as_it_was() {
 }
 
 #[test]
-fn nothing_is_durable_any_more_after_a_failed_sync_or_write() {
+fn after_a_failed_sync_or_write_nothing_is_confirmed() {
     for sync in [true, false] {
         for seed in 0..40 {
             let disk = Simulated::new(seed);
@@ -141,7 +141,7 @@ fn a_call_that_was_made_while_the_disk_filled_up_is_recorded_once_there_is_room(
 }
 
 #[test]
-fn a_spare_segment_that_is_too_small_gives_its_room_to_the_one_that_is_needed() {
+fn a_spare_segment_that_is_too_small_is_freed_for_the_needed_one() {
     let disk = Simulated::new(1);
     let settings = JournalSettings { longest: 5_000, ..SETTINGS };
     let (journal, _, mut queues) = reopen(disk.clone(), settings, Repair::Refuse).unwrap();
@@ -153,7 +153,7 @@ fn a_spare_segment_that_is_too_small_gives_its_room_to_the_one_that_is_needed() 
 }
 
 #[test]
-fn where_there_is_no_room_for_a_segment_it_starts_with_a_shorter_one() {
+fn without_room_for_a_full_segment_a_shorter_one_is_started() {
     let disk = Simulated::new(1);
     let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
     for n in 0..5 {
@@ -171,7 +171,7 @@ fn where_there_is_no_room_for_a_segment_it_starts_with_a_shorter_one() {
 }
 
 #[test]
-fn puts_that_nobody_makes_room_for_leave_some_to_settlements() {
+fn puts_on_a_full_disk_leave_room_for_settlements() {
     for most in 1..12 {
         let disk = Simulated::new(1);
         let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
@@ -199,7 +199,7 @@ fn puts_that_nobody_makes_room_for_leave_some_to_settlements() {
 }
 
 #[test]
-fn where_calls_are_faster_than_the_next_segment_is_made_they_make_it() {
+fn calls_faster_than_segment_creation_create_the_segment_themselves() {
     let disk = Simulated::new(1);
     let settings = JournalSettings { longest: 9_000, ..SETTINGS };
     let (journal, _, mut queues) = reopen(disk.clone(), settings, Repair::Refuse).unwrap();
@@ -220,7 +220,7 @@ fn where_calls_are_faster_than_the_next_segment_is_made_they_make_it() {
 }
 
 #[test]
-fn a_process_without_descriptors_goes_on_when_it_has_some_again() {
+fn a_process_out_of_descriptors_continues_once_it_has_some() {
     let disk = Simulated::new(1);
     let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
     disk.set_faults(Faults { no_files: Some(24), ..Faults::default() });
@@ -237,7 +237,7 @@ fn a_process_without_descriptors_goes_on_when_it_has_some_again() {
 }
 
 #[test]
-fn what_is_written_to_a_segment_that_was_removed_or_replaced_is_not_called_durable() {
+fn records_in_a_removed_or_replaced_segment_are_not_confirmed() {
     for replaced in [false, true] {
         let disk = Simulated::new(1);
         let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
@@ -256,7 +256,7 @@ fn what_is_written_to_a_segment_that_was_removed_or_replaced_is_not_called_durab
 }
 
 #[test]
-fn what_is_taken_while_room_runs_short_is_on_disk_within_a_second_too() {
+fn records_accepted_on_a_nearly_full_disk_are_synced_within_a_second() {
     let disk = Simulated::new(1);
     let (journal, _, mut queues) = reopen(disk.clone(), SETTINGS, Repair::Refuse).unwrap();
     disk.set_faults(Faults { capacity: Some(1_500), ..Faults::default() });

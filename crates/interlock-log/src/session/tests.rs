@@ -10,7 +10,7 @@ fn recent(number: u64) -> Recent {
 
 /// Compares the window with a set of numbers over jumps of every size, and after joins.
 #[test]
-fn the_window_is_the_set_of_done_numbers() {
+fn the_window_equals_the_set_of_done_numbers() {
     let (mut random, mut known) = (fastrand::Rng::with_seed(7), 0);
     for _ in 0..300 {
         let mut pair = [(Client::new(0), BTreeSet::new()), (Client::new(0), BTreeSet::new())];
@@ -54,7 +54,7 @@ fn check(client: &Client, done: &BTreeSet<u64>, is_known: bool) {
 
 /// A client continues for thousands of writes while the node is away whose ring has some of them.
 #[test]
-fn what_was_not_done_is_known_however_many_were_done_since() {
+fn numbers_not_done_stay_known_however_many_were_done_since() {
     let mut sessions = Sessions::default();
     for number in (1..=10).chain(301..=9000) {
         sessions.mark(b"c", number, recent(number), 0);
@@ -70,7 +70,7 @@ fn what_was_not_done_is_known_however_many_were_done_since() {
 }
 
 #[test]
-fn sessions_come_back_from_bytes() {
+fn sessions_survive_encoding() {
     let mut sessions = Sessions::default();
     sessions.count(b"n", 4, 9, 12);
     sessions.deny(b"n", 4, 1);

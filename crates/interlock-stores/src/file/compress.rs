@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn any_part_of_a_compressed_file_is_read_with_its_table_and_without() {
+    fn any_part_of_a_compressed_file_is_readable_with_and_without_its_index() {
         for length in [0, 1, SLICE - 1, SLICE, SLICE + 1, 3 * SLICE + 5] {
             let (disk, content) = compressed(length);
             let packed = disk.content("a.log.zst").unwrap();

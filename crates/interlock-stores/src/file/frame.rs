@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_again() {
+    fn written_frames_are_read_back() {
         for frame in samples() {
             let mut bytes = Vec::new();
             encode(&mut bytes, 7, &frame);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_with_any_bit_changed_is_none() {
+    fn a_frame_with_any_bit_changed_is_not_valid() {
         for frame in samples() {
             let mut bytes = Vec::new();
             encode(&mut bytes, 7, &frame);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_in_as_many_frames_as_they_need() {
+    fn a_long_name_is_split_over_several_frames() {
         for (length, frames) in [(0, 1), (1, 1), (48, 1), (49, 2), (10_240, 214)] {
             let name = vec![b'n'; length];
             let mut bytes = Vec::new();

@@ -475,7 +475,7 @@ mod tests {
     use crate::network::renewal::*;
 
     #[test]
-    fn an_answer_is_taken_when_it_is_whole_and_says_what_became_of_the_lease() {
+    fn a_complete_answer_tells_whether_the_lease_was_renewed() {
         for (bytes, done) in [
             (&b"*1\r\n$8\r\nEXTENDED\r\n"[..], true),
             (b"*2\r\n$2\r\nOK\r\n:1\r\n", true),
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirection_names_the_server_that_is_asked_next() {
+    fn a_redirection_names_the_next_server() {
         assert_eq!(moved("MOVED 3999 10.0.0.2:6381"), Some("10.0.0.2:6381"));
         assert_eq!(moved("MOVED 3999 :6381"), None);
         assert_eq!(moved("ASK 3999 10.0.0.2:6381"), None);
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_due_at_half_of_its_time_and_never_beyond_its_handlers() {
+    fn a_renewal_is_due_at_half_the_lease_and_never_after_the_handler_s_timeout() {
         let lease = |deadline, until, again| Lease {
             address: "a".into(),
             queue: "q".into(),

@@ -122,7 +122,7 @@ fn numbers(requests: &[Vec<Vec<u8>>]) -> Vec<u64> {
 }
 
 #[test]
-fn messages_arrive_as_they_are_and_in_order() {
+fn messages_arrive_unchanged_and_in_order() {
     let server = server(1, |_| |_: &[Vec<u8>]| Act::Say("+OK\r\n"));
     let mut upstream = upstream(&server.address, Protocol::Relay);
     assert!(!upstream.is_connected());
@@ -149,7 +149,7 @@ fn messages_arrive_as_they_are_and_in_order() {
 }
 
 #[test]
-fn a_delivery_that_breaks_says_how_many_are_acknowledged_and_goes_on_there() {
+fn a_broken_delivery_reports_the_acknowledged_number_and_continues_there() {
     const ALL: u64 = 3000;
     let mut random = fastrand::Rng::with_seed(crate::tests::seed());
     let cuts: Vec<u64> = (0..20).map(|_| random.u64(1..400)).collect();
@@ -201,7 +201,7 @@ fn a_delivery_that_breaks_says_how_many_are_acknowledged_and_goes_on_there() {
 }
 
 #[test]
-fn a_refusal_says_what_to_do_and_ends_the_delivery_there() {
+fn a_refusal_gives_advice_and_ends_the_delivery_there() {
     for (protocol, said, advice) in [
         (Protocol::Relay, "-NOPERM no\r\n", "right to the command and to publish"),
         (Protocol::Relay, "-ERR unknown command 'RELAY', with args\r\n", "\"publish\" or \"xadd\""),
@@ -232,7 +232,7 @@ fn a_refusal_says_what_to_do_and_ends_the_delivery_there() {
 }
 
 #[test]
-fn messages_behind_one_that_was_refused_are_not_sent_to_a_redis_again() {
+fn messages_after_a_refused_one_are_not_sent_to_redis_twice() {
     let server = server(2, |connection| {
         move |request: &[Vec<u8>]| {
             let number: u64 = std::str::from_utf8(&request[10]).unwrap().parse().unwrap();
@@ -256,7 +256,7 @@ fn messages_behind_one_that_was_refused_are_not_sent_to_a_redis_again() {
 }
 
 #[test]
-fn an_upstream_that_does_not_move_is_given_up() {
+fn an_upstream_that_makes_no_progress_is_given_up() {
     let server = server(1, |_| {
         let mut count = 0;
         move |_: &[Vec<u8>]| {
@@ -279,7 +279,7 @@ fn an_upstream_that_does_not_move_is_given_up() {
 }
 
 #[test]
-fn a_delivery_that_waits_can_be_ended_from_elsewhere() {
+fn a_waiting_delivery_can_be_ended_by_another_thread() {
     let (tell, told) = std::sync::mpsc::channel();
     let server = server(1, move |_| {
         let tell = tell.clone();
@@ -302,7 +302,7 @@ fn a_delivery_that_waits_can_be_ended_from_elsewhere() {
 }
 
 #[test]
-fn a_connection_that_was_closed_while_nothing_was_sent_is_made_again() {
+fn a_connection_closed_while_idle_is_reopened() {
     let server = server(2, |_| |_: &[Vec<u8>]| Act::Say("+OK\r\n"));
     let mut upstream = upstream(&server.address, Protocol::Relay);
     upstream.deliver(messages(0, 5)).unwrap();
@@ -319,7 +319,7 @@ fn a_connection_that_was_closed_while_nothing_was_sent_is_made_again() {
 }
 
 #[test]
-fn no_more_is_under_way_than_the_window() {
+fn messages_in_flight_do_not_exceed_the_window() {
     let payload = vec![b'x'; 100_000];
     let server = server(1, |_| {
         let mut held = 0;
@@ -352,7 +352,7 @@ fn no_more_is_under_way_than_the_window() {
 }
 
 #[test]
-fn what_is_no_upstream_is_told_from_one() {
+fn a_peer_that_is_not_an_upstream_is_recognised() {
     let server = server(1, |_| |_: &[Vec<u8>]| Act::Say("HTTP/1.1 400 Bad Request\r\n\r\n"));
     let mut upstream = upstream(&server.address, Protocol::Relay);
     let error = upstream.deliver(messages(0, 10)).unwrap_err().error;
@@ -366,7 +366,7 @@ fn what_is_no_upstream_is_told_from_one() {
 }
 
 #[test]
-fn an_upstream_that_takes_no_more_connections_is_heard() {
+fn the_error_of_an_upstream_at_its_connection_limit_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let full = spawn(move || {
@@ -386,7 +386,7 @@ fn a_password_is_not_shown() {
 }
 
 #[test]
-fn replies_may_come_in_any_pieces_and_garbage_is_none() {
+fn replies_may_be_split_anywhere_and_garbage_is_refused() {
     let bytes = b"+OK\r\n:12\r\n:-1\r\n-ERR a\r\n$3\r\n1-1\r\n$0\r\n\r\n";
     let mut at = 0;
     let mut found = Vec::new();

@@ -322,7 +322,7 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn no_reader_is_confused_by_what_a_store_does_meanwhile() {
+fn concurrent_readers_read_correctly_while_a_store_works() {
     for n in 0..share(40) {
         run(seed().wrapping_add(n));
     }

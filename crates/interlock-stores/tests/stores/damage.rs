@@ -66,7 +66,7 @@ fn read(disk: &Simulated, settings: &Settings) -> (Vec<usize>, u64) {
 }
 
 #[test]
-fn what_is_whole_is_read_and_what_is_not_is_named_and_counted() {
+fn valid_frames_are_read_and_damaged_ones_named_and_counted() {
     let mut rng = Rng::with_seed(seed());
     let (mut lost_some, mut named, mut aside) = (0, 0, 0);
     for _ in 0..share(600) {
@@ -130,7 +130,7 @@ fn is_whole_file(name: &str, content: &[u8]) -> bool {
 }
 
 #[test]
-fn a_newest_index_that_lost_what_was_on_disk_is_closed_and_another_file_begun() {
+fn a_newest_index_that_lost_entries_is_closed_and_a_new_file_begun() {
     let (disk, settings) = stored("[topic].log", false, true);
     let mut index = disk.content("t.log.idx").unwrap();
     let messages = index.len() / 64 - 5;

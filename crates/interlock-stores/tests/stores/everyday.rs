@@ -53,7 +53,7 @@ impl Drop for Scratch {
 }
 
 #[test]
-fn what_is_stored_is_lines_in_a_file_and_read_again() {
+fn messages_are_stored_as_lines_in_a_file_and_read_back() {
     let scratch = Scratch::new("everyday");
     let folder = Folder::new(&scratch.0);
     let settings = settings("x/[topic]/[date].log");
@@ -94,7 +94,7 @@ fn what_is_stored_is_lines_in_a_file_and_read_again() {
 }
 
 #[test]
-fn a_message_of_an_origin_is_stored_once_whatever_became_of_the_store() {
+fn a_message_of_an_origin_is_stored_once_over_restarts_and_failures() {
     for path in ["[topic].log", "all.log"] {
         let disk = Simulated::new(1);
         let settings = Settings { fsync: Fsync::Always, ..settings(path) };
@@ -129,7 +129,7 @@ fn a_message_of_an_origin_is_stored_once_whatever_became_of_the_store() {
 }
 
 #[test]
-fn what_fails_stays_and_is_written_once_it_can_be() {
+fn a_failed_write_is_kept_and_written_once_possible() {
     for (faults, says) in [
         (Faults { capacity: Some(300), ..Faults::default() }, "free some space on that disk"),
         (
@@ -163,7 +163,7 @@ fn what_fails_stays_and_is_written_once_it_can_be() {
 }
 
 #[test]
-fn a_folder_that_is_gone_is_made_again() {
+fn a_removed_folder_is_created_again() {
     let disk = Simulated::new(1);
     let settings = Settings { fsync: Fsync::Always, ..settings("[topic]/[date].log") };
     let (mut store, _) = open(&disk, &settings);
@@ -181,7 +181,7 @@ fn a_folder_that_is_gone_is_made_again() {
 }
 
 #[test]
-fn what_is_withdrawn_is_not_written_and_not_known() {
+fn a_withdrawn_message_is_not_written_and_not_known() {
     // A part of the write that fails is done, another one each time.
     for seed in 0..30 {
         let disk = Simulated::new(seed);
@@ -237,7 +237,7 @@ fn two_stores_do_not_write_to_the_same_files() {
 }
 
 #[test]
-fn a_message_that_is_known_is_on_disk_before_it_is_acknowledged_again() {
+fn a_known_message_is_on_disk_before_it_is_acknowledged_again() {
     for seed in 0..40 {
         let disk = Simulated::new(seed);
         let settings = Settings { fsync: Fsync::Never, ..settings("[topic].log") };
@@ -259,7 +259,7 @@ fn a_message_that_is_known_is_on_disk_before_it_is_acknowledged_again() {
 }
 
 #[test]
-fn a_folder_that_a_killed_process_made_is_on_disk_when_the_next_one_says_so() {
+fn a_folder_created_by_a_killed_process_is_synced_before_the_next_confirmation() {
     for seed in 0..40 {
         let disk = Simulated::new(seed);
         let settings = settings("[date]/[hour]/[topic].log");

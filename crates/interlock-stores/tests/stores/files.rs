@@ -37,7 +37,7 @@ fn texts(disk: &Simulated) -> Vec<String> {
 
 /// A closed file keeps its name until the next one needs it, and somebody may remove it before.
 #[test]
-fn a_file_that_is_written_to_is_not_compressed_in_place_of_one_that_was_removed() {
+fn a_file_being_written_is_not_compressed_in_place_of_a_removed_one() {
     let disk = Simulated::new(1);
     let mut store = open(&disk, &Settings { compression: Some(1), ..settings("[topic].log") });
     put(&mut store, "old", NOON);
@@ -53,7 +53,7 @@ fn a_file_that_is_written_to_is_not_compressed_in_place_of_one_that_was_removed(
 
 /// The mark that closes a full file fails, and what was synced in it is written again to the next one.
 #[test]
-fn what_is_written_again_is_not_said_to_be_on_disk_before_it_is() {
+fn a_rewritten_message_is_not_reported_as_synced_before_it_is() {
     let disk = Simulated::new(1);
     let rotation = Rotation { size: Some(200), minutes: None };
     let settings = Settings { rotation, fsync: Fsync::Never, ..settings("[date].log") };
@@ -79,7 +79,7 @@ fn what_is_written_again_is_not_said_to_be_on_disk_before_it_is() {
 }
 
 #[test]
-fn a_file_is_as_long_as_it_may_be_and_names_sort_by_time() {
+fn files_rotate_at_their_size_limit_and_names_sort_by_time() {
     let disk = Simulated::new(1);
     let rotation = Rotation { size: Some(10), minutes: None };
     let mut store = open(&disk, &Settings { rotation, ..settings("[date].log") });
@@ -102,7 +102,7 @@ fn a_file_is_as_long_as_it_may_be_and_names_sort_by_time() {
 }
 
 #[test]
-fn a_period_ends_by_a_message_or_by_a_tick_and_a_clock_set_back_ends_none() {
+fn a_period_ends_at_a_message_or_tick_and_not_when_the_clock_is_set_back() {
     let disk = Simulated::new(1);
     let rotation = Rotation { size: None, minutes: Some(30) };
     let mut store = open(&disk, &Settings { rotation, ..settings("[topic].log") });
@@ -124,7 +124,7 @@ fn a_period_ends_by_a_message_or_by_a_tick_and_a_clock_set_back_ends_none() {
 }
 
 #[test]
-fn the_oldest_go_by_age_and_by_bytes_and_origins_are_known_still() {
+fn the_oldest_files_are_removed_by_age_and_size_and_origins_stay_known() {
     for retention in
         [Retention { age: Some(DAY), bytes: None }, Retention { age: None, bytes: Some(1) }]
     {
@@ -159,7 +159,7 @@ fn the_oldest_go_by_age_and_by_bytes_and_origins_are_known_still() {
 }
 
 #[test]
-fn closed_files_are_compressed_by_slices_and_read_as_before() {
+fn closed_files_are_compressed_in_slices_and_read_as_before() {
     let disk = Simulated::new(1);
     let settings = Settings { compression: Some(3), ..settings("[topic].log") };
     let mut store = open(&disk, &settings);
@@ -186,7 +186,7 @@ fn closed_files_are_compressed_by_slices_and_read_as_before() {
 }
 
 #[test]
-fn any_topic_is_stored_and_its_file_tells_which_it_was() {
+fn any_topic_is_stored_and_recorded_in_its_file() {
     let long = [b'/'; 10_240];
     let odd: [&[u8]; 9] =
         [b"a/b", b"..", b"../../../x", b"\0", b"a\nb", b"\xff\xfe\xc3", b"", b".hidden", &long];
@@ -247,7 +247,7 @@ fn many_topics_keep_few_files_open() {
 }
 
 #[test]
-fn who_reads_beside_a_store_misses_nothing_whatever_becomes_of_the_files() {
+fn a_concurrent_reader_misses_nothing_while_files_rotate_and_disappear() {
     const MESSAGES: u64 = 6_000;
     for path in ["[topic].log", "all.log"] {
         let scratch = Scratch::new("beside");
@@ -326,7 +326,7 @@ fn script(disk: &Simulated, settings: &Settings) -> u64 {
 }
 
 #[test]
-fn a_crash_at_every_operation_and_one_at_every_operation_of_the_next_opening_lose_nothing() {
+fn crashes_at_every_operation_and_during_the_next_opening_lose_nothing() {
     for path in ["[topic]/[date].log", "all.log"] {
         let settings = Settings {
             fsync: Fsync::Always,
@@ -379,7 +379,7 @@ fn a_crash_at_every_operation_and_one_at_every_operation_of_the_next_opening_los
 }
 
 #[test]
-fn a_file_is_read_by_its_path_whatever_topics_are_in_it_and_followed() {
+fn a_file_is_read_and_followed_by_path_whatever_topics_it_has() {
     let disk = Simulated::new(1);
     let settings = Settings { compression: Some(1), ..settings("all.log") };
     let mut store = open(&disk, &settings);
@@ -427,7 +427,7 @@ fn a_file_is_read_by_its_path_whatever_topics_are_in_it_and_followed() {
 }
 
 #[test]
-fn very_many_files_are_brought_to_the_disk_in_pieces_and_messages_go_on_between() {
+fn very_many_files_are_synced_in_steps_between_messages() {
     let disk = Simulated::new(5);
     let mut store = open(&disk, &settings("x/[topic].log"));
     const TOPICS: usize = 300;

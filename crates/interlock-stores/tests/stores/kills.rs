@@ -90,7 +90,7 @@ fn child() {
 }
 
 #[test]
-fn what_a_killed_process_said_is_there_once_and_in_order() {
+fn messages_a_killed_process_confirmed_are_stored_once_and_in_order() {
     let mut rng = Rng::with_seed(seed());
     let scratch = Scratch::new("kills");
     let (mut said, mut last, mut forgotten): (Vec<(u64, String)>, u64, u64) = (Vec::new(), 0, 0);

@@ -487,7 +487,7 @@ fn allowed(report: &Report) -> bool {
 }
 
 #[test]
-fn a_life_follows_from_its_seed() {
+fn a_random_life_is_determined_by_its_seed() {
     for n in 0..share(10) {
         let lived = || {
             let disk = live(seed().wrapping_add(n), &mut Seen::default());
@@ -499,7 +499,7 @@ fn a_life_follows_from_its_seed() {
 }
 
 #[test]
-fn what_was_confirmed_is_there_after_any_crash() {
+fn confirmed_messages_survive_any_crash() {
     let mut seen = Seen::default();
     let lives = share(60);
     for n in 0..lives {

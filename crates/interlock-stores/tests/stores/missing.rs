@@ -279,7 +279,7 @@ fn check(path: &str, way: Way, place: usize) {
 }
 
 #[test]
-fn every_reader_reports_what_is_missing_whatever_the_way() {
+fn every_reader_reports_missing_messages() {
     for path in ["[topic].log", "all.log"] {
         for way in WAYS {
             for place in [0, 3, 9] {

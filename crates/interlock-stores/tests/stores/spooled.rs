@@ -35,7 +35,7 @@ fn all(spool: &Spool<Simulated>) -> Vec<Spooled> {
 }
 
 #[test]
-fn what_was_committed_is_read_in_order_until_it_is_forgotten() {
+fn committed_messages_are_read_in_order_until_forgotten() {
     let disk = Simulated::new(1);
     let (mut spool, report) = open(&disk, 1);
     assert_eq!((report.messages, spool.origin()), (0, 77));
@@ -80,7 +80,7 @@ fn what_was_committed_is_read_in_order_until_it_is_forgotten() {
 }
 
 #[test]
-fn what_was_delivered_until_the_last_tick_does_not_come_again_after_a_kill() {
+fn messages_delivered_before_the_last_tick_are_not_repeated_after_a_kill() {
     let disk = Simulated::new(1);
     let (mut spool, _) = open(&disk, 1);
     let put = |spool: &mut Spool<Simulated>, n: u8| {
@@ -106,7 +106,7 @@ fn what_was_delivered_until_the_last_tick_does_not_come_again_after_a_kill() {
 }
 
 #[test]
-fn a_place_that_the_journal_has_lost_is_given_anew_and_delivered() {
+fn a_position_lost_by_the_journal_is_reassigned_and_delivered() {
     for seed in 0..20 {
         let disk = Simulated::new(seed);
         let (mut spool, _) = open(&disk, 1);
@@ -138,7 +138,7 @@ fn a_place_that_the_journal_has_lost_is_given_anew_and_delivered() {
 }
 
 #[test]
-fn a_full_spool_says_so_and_loses_nothing() {
+fn a_full_spool_reports_it_and_loses_nothing() {
     let disk = Simulated::new(1);
     let few = Settings { bytes: 1_000, ..settings(1) };
     let (mut spool, _) = Spool::open(disk.clone(), few, 1, 77).unwrap();
@@ -174,7 +174,7 @@ fn a_full_spool_says_so_and_loses_nothing() {
 }
 
 #[test]
-fn what_is_whole_behind_damage_is_delivered_and_the_rest_counted() {
+fn valid_messages_after_damage_are_delivered_and_the_others_counted() {
     let mut rng = Rng::with_seed(seed());
     let mut met = BTreeMap::new();
     for _ in 0..share(150) {
@@ -231,7 +231,7 @@ fn what_is_whole_behind_damage_is_delivered_and_the_rest_counted() {
 }
 
 #[test]
-fn an_origin_that_cannot_be_read_is_another_one_and_said() {
+fn an_unreadable_origin_is_replaced_and_reported() {
     let disk = Simulated::new(1);
     drop(open(&disk, 1));
     let mut content = disk.content("origin");
@@ -399,7 +399,7 @@ impl Life {
 }
 
 #[test]
-fn what_is_on_disk_is_delivered_after_any_crash() {
+fn messages_on_disk_are_delivered_after_any_crash() {
     let mut seen = [0; 5];
     for n in 0..share(300) {
         live(seed().wrapping_add(n), &mut seen);

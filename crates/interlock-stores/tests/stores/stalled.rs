@@ -220,14 +220,14 @@ fn run(seed: u64, destroys: bool) {
 }
 
 #[test]
-fn a_reader_that_stalls_misses_nothing_that_is_there() {
+fn a_stalled_reader_misses_no_existing_message() {
     for n in 0..share(8) {
         run(seed().wrapping_add(n), false);
     }
 }
 
 #[test]
-fn what_a_reader_does_not_deliver_it_reports() {
+fn a_reader_reports_every_message_it_does_not_deliver() {
     for n in 0..share(24) {
         run(seed().wrapping_add(1_000 + n), true);
     }

@@ -247,7 +247,7 @@ mod tests {
     use crate::layout::geometry::*;
 
     #[test]
-    fn rows_are_primes_in_the_ratio_and_hold_the_capacity() {
+    fn level_sizes_are_primes_in_the_ratio_and_hold_the_capacity() {
         assert_eq!(buckets(1), Some([7, 5, 3, 2]));
         for capacity in [100, 10_000, 100_000, 4_000_000, 50_000_000u64] {
             let buckets = buckets(capacity).unwrap();
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_lies_upon_another() {
+    fn regions_do_not_overlap() {
         let geometry = Geometry::new(512, [7, 5, 3, 2], 4, 10, 9).unwrap();
         assert_eq!(geometry.participant(0), None);
         assert_eq!(geometry.participant(10), None);

@@ -93,7 +93,7 @@ mod tests {
     use crate::layout::hash::*;
 
     #[test]
-    fn a_key_is_words_with_zeroes_behind_it() {
+    fn a_key_is_padded_to_words_with_zeroes() {
         for len in 0..40 {
             let bytes: Vec<u8> = (0..len).map(|n| n as u8 + 1).collect();
             let words: Vec<u8> =
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_differ_by_secret_byte_and_length_and_never_change() {
+    fn hashes_depend_on_secret_bytes_and_length_and_are_stable() {
         let mut seen = std::collections::HashSet::new();
         for len in 0..64 {
             for secret in [[0, 0], [1, 0], [0, 1], [1, 1]] {
@@ -180,7 +180,7 @@ mod tests {
     ];
 
     #[test]
-    fn keys_that_somebody_chose_spread_over_buckets_and_tags_under_any_secret() {
+    fn chosen_keys_spread_over_buckets_and_tags_under_any_secret() {
         let secrets = [[0, 0], [u64::MAX, u64::MAX], [rng(), rng()], [rng(), rng()]];
         for (family, keys) in families().enumerate() {
             for secret in secrets {
@@ -205,7 +205,7 @@ mod tests {
     /// Observing which keys collide, by rows that were overwritten, reveals nothing about other
     /// keys or about the secret.
     #[test]
-    fn from_keys_that_meet_nothing_follows_for_others() {
+    fn known_collisions_do_not_predict_others() {
         const BUCKETS: u64 = 1009;
         let secret = [rng(), rng()];
         let bucket = |key: &[u8], secret| (hash(key, secret) as u32 as u64) % BUCKETS;

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_read_as_it_was_written_and_any_byte_of_it_counts() {
+    fn a_header_is_read_back_and_any_changed_byte_is_detected() {
         let header = header();
         let bytes = header.encode().unwrap();
         let length = header.geometry().unwrap().words as u64 * 8;
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_whose_checksum_is_right_is_checked_all_the_same() {
+    fn a_header_with_a_valid_checksum_is_still_validated() {
         for (at, value) in [
             (16, 1u32),
             (32, 0),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn of_noise_under_a_right_checksum_nothing_comes_but_a_head_of_the_files_length() {
+    fn random_bytes_with_a_valid_checksum_are_refused_or_describe_the_file_s_length() {
         let whole = header().encode().unwrap();
         let length = header().geometry().unwrap().words as u64 * 8;
         let (mut taken, mut rng) = (0, fastrand::Rng::new());

@@ -296,7 +296,7 @@ mod tests {
     use crate::layout::row::*;
 
     #[test]
-    fn every_value_comes_back_and_leaves_the_others_alone() {
+    fn every_value_is_read_back_and_does_not_affect_others() {
         let text = "a: U8, b: I8, c: U16, d: I16, e: U32, f: I32, g: U64, h: I64, i: F32, j: F64, \
                     k: bool, l: str[5], m: bytes[11]";
         let schema = Arc::new(Schema::parse(text).unwrap());
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_column_cannot_hold_is_refused_and_the_row_is_as_before() {
+    fn a_value_a_column_cannot_hold_is_refused_and_the_row_unchanged() {
         let schema = Arc::new(Schema::parse("a: U8, b: I8, f: F32, k: bool, l: str[5]").unwrap());
         let mut row = Row::new(&schema).with("l", &Value::Str("abc".into())).unwrap();
         let before = row.clone();

@@ -205,7 +205,7 @@ mod tests {
     use crate::layout::schema::*;
 
     #[test]
-    fn a_schema_is_read_as_it_is_written_and_numbers_keep_to_a_word() {
+    fn a_schema_is_read_back_and_numbers_do_not_cross_words() {
         let text =
             "app_id: U32, background: bool, token: str[32], score: F64, small: I16, raw: bytes[5]";
         let schema = Schema::parse(text).unwrap();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schema_is_refused() {
+    fn an_invalid_schema_is_refused() {
         for text in [
             "",
             "a",

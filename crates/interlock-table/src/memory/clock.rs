@@ -94,7 +94,7 @@ mod tests {
     use crate::memory::clock::*;
 
     #[test]
-    fn time_is_that_since_the_boot_and_the_offset_and_does_not_fall() {
+    fn time_is_the_boot_clock_plus_an_offset_and_never_falls() {
         let clock = Clock::new(Source::System, 1 << 60);
         let mut last = 0;
         for _ in 0..1000 {

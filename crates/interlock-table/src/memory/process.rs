@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_another_life() {
+    fn a_forked_child_is_another_process_identity() {
         let before = life();
         assert_eq!(life(), before);
         // SAFETY: the child calls nothing that takes a lock, and leaves at once.

@@ -100,7 +100,7 @@ mod tests {
     use crate::protocol::bucket::*;
 
     #[test]
-    fn every_tag_is_found_in_its_place_and_no_other() {
+    fn every_tag_is_found_only_in_its_slot() {
         let words: Vec<AtomicU64> = (0..4).map(|_| AtomicU64::new(0)).collect();
         assert_eq!(matching(&words, 0), ALL);
         for slot in 0..SLOTS {

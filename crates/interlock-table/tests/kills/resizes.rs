@@ -71,12 +71,12 @@ fn count_all(table: &Table, ledger: &Ledger, step: Step) {
 }
 
 #[test]
-fn a_resizer_killed_at_any_step_leaves_the_old_table_or_the_new_one() {
+fn a_resize_killed_at_any_step_leaves_the_old_table_or_the_new_one() {
     ended_at_any_step(libc::SIGKILL);
 }
 
 #[test]
-fn a_resizer_that_calls_exec_at_any_step_leaves_the_old_table_or_the_new_one() {
+fn a_resize_that_calls_exec_at_any_step_leaves_the_old_table_or_the_new_one() {
     ended_at_any_step(EXEC);
 }
 
@@ -120,7 +120,7 @@ fn ended_at_any_step(how: i32) {
 }
 
 #[test]
-fn a_resizer_stopped_at_any_step_holds_up_no_reader_and_writers_for_their_patience() {
+fn a_resize_stopped_at_any_step_blocks_no_reader_and_writers_only_for_their_patience() {
     let mut rng = Rng::with_seed(seed());
     for step in STEPS {
         let place = Place::new("stopped");
@@ -182,7 +182,7 @@ fn a_resizer_stopped_at_any_step_holds_up_no_reader_and_writers_for_their_patien
 }
 
 #[test]
-fn who_clears_up_behind_a_dead_resizer_may_die_of_it_in_turn() {
+fn a_process_cleaning_up_after_a_dead_resize_may_die_in_turn() {
     let mut rng = Rng::with_seed(seed());
     for step in [Step::ResizeGivenUp, Step::ResizeThawing] {
         let place = Place::new("clearer");
@@ -211,7 +211,7 @@ fn who_clears_up_behind_a_dead_resizer_may_die_of_it_in_turn() {
 }
 
 #[test]
-fn resizers_and_writers_killed_or_stopped_at_any_moment_lose_no_row() {
+fn resizes_and_writers_killed_or_stopped_at_any_moment_lose_no_row() {
     let mut rng = Rng::with_seed(seed());
     let place = Place::new("resizers");
     let table = made(&place, 790);

@@ -78,7 +78,7 @@ fn ended_at_any_step(how: i32) {
 }
 
 #[test]
-fn a_writer_stopped_at_any_step_holds_up_no_reader_and_harms_nothing_when_it_goes_on() {
+fn a_writer_stopped_at_any_step_blocks_no_reader_and_does_no_harm_when_resumed() {
     let mut rng = Rng::with_seed(seed());
     for step in Step::ALL.into_iter().filter(|step| !recovers(*step) && !resizes(*step)) {
         let place = Place::new("stop");
@@ -172,7 +172,7 @@ fn a_recoverer_killed_at_any_step_is_recovered_in_turn() {
 /// As after a reboot of the machine, or in the next container: no process has it open, and pids no
 /// longer mean anything.
 #[test]
-fn what_a_writer_left_before_a_restart_is_finished_by_who_opens_it_first() {
+fn a_write_unfinished_before_a_restart_is_finished_by_the_first_opener() {
     let mut rng = Rng::with_seed(seed());
     for step in [Step::ImageHalfCopied, Step::SourceMoved, Step::SlotClaimed, Step::WordLocked] {
         let place = Place::new("restart");

@@ -28,7 +28,7 @@ fn file(what: &str) -> Place {
 }
 
 #[test]
-fn what_one_sets_another_reads_and_it_stays_when_both_have_closed_it() {
+fn rows_set_by_one_handle_are_read_by_another_and_survive_both() {
     for place in [Place::new("shared"), file("shared")] {
         let first = place.open(SCHEMA, &small());
         let second = place.open(SCHEMA, &Options { capacity: 7, ..small() });
@@ -52,7 +52,7 @@ fn what_one_sets_another_reads_and_it_stays_when_both_have_closed_it() {
 }
 
 #[test]
-fn of_many_that_make_it_at_once_all_have_the_same() {
+fn concurrent_creators_share_one_table() {
     let place = Place::new("at-once");
     std::thread::scope(|scope| {
         for n in 0..8u64 {
@@ -88,7 +88,7 @@ fn another_schema_or_key_size_is_an_error_that_shows_both() {
 }
 
 #[test]
-fn noise_and_what_was_cut_off_are_refused_without_a_crash() {
+fn random_and_truncated_files_are_refused_without_a_crash() {
     let mut rng = Rng::with_seed(seed());
     let place = Place::new("noise");
     drop(place.open(SCHEMA, &small()));
@@ -119,7 +119,7 @@ fn noise_and_what_was_cut_off_are_refused_without_a_crash() {
 }
 
 #[test]
-fn rights_are_0600_unless_told_and_more_of_them_are_refused() {
+fn permissions_are_0600_by_default_and_wider_ones_are_refused() {
     let place = Place::new("rights");
     drop(place.open(SCHEMA, &small()));
     let mode = |mode| fs::set_permissions(path(&place), fs::Permissions::from_mode(mode)).unwrap();
@@ -203,7 +203,7 @@ fn no_link_is_followed_and_nothing_but_a_file_is_opened() {
 }
 
 #[test]
-fn what_cannot_be_made_is_an_error_and_leaves_nothing() {
+fn a_failed_creation_is_an_error_and_leaves_no_file() {
     let schema = Schema::parse(SCHEMA).unwrap();
     let place = Place::new("large");
     for options in [
@@ -226,7 +226,7 @@ fn what_cannot_be_made_is_an_error_and_leaves_nothing() {
 }
 
 #[test]
-fn keys_of_one_byte_to_a_kilobyte_are_told_apart_and_longer_ones_refused() {
+fn keys_of_one_byte_to_a_kilobyte_are_distinct_and_longer_ones_refused() {
     let place = Place::new("keys");
     let table = place.open("a: U64", &Options { key_size: 1024, capacity: 4000, ..small() });
     let key = |length: usize, last: u8| [vec![b'k'; length - 1], vec![last]].concat();
@@ -262,7 +262,7 @@ fn change(place: &Place, at: u64) {
 }
 
 #[test]
-fn another_namespace_or_boot_is_refused_while_it_is_open_there_and_taken_over_behind_it() {
+fn another_pid_namespace_or_boot_is_refused_while_open_there_and_taken_over_afterwards() {
     for at in [PID_NAMESPACE, PID_NAMESPACE + 8, BOOT] {
         let place = file("namespace");
         let table = place.open(SCHEMA, &small());
@@ -281,7 +281,7 @@ fn another_namespace_or_boot_is_refused_while_it_is_open_there_and_taken_over_be
 }
 
 #[test]
-fn time_in_a_file_goes_on_behind_a_boot_though_the_clock_was_set_back() {
+fn time_in_a_file_continues_after_a_reboot_even_if_the_clock_was_set_back() {
     let place = file("clock");
     let table = place.open(SCHEMA, &small());
     let latest = table.now() + 3_600_000_000_000;

@@ -7,7 +7,7 @@ use interlock_table::table::Options;
 use interlock_table::{By, Error, Row, Value};
 
 #[test]
-fn a_sum_beyond_its_range_is_refused_wrapped_or_kept_at_the_end() {
+fn a_sum_beyond_its_range_is_refused_wrapped_or_saturated() {
     let place = Place::new("sums");
     let schema =
         "u8: U8, i8: I8, u32: U32, u64: U64, i64: I64, f32: F32, f64: F64, on: bool, s: str[4]";

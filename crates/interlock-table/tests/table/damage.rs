@@ -52,7 +52,7 @@ fn use_all(table: &Table) {
 }
 
 #[test]
-fn a_table_that_has_ended_for_nothing_is_none_and_its_scan_ends() {
+fn a_corrupt_table_is_reported_and_its_scan_ends() {
     let place = Place::new("ended");
     let table = place.open(SCHEMA, &Options { capacity: 100, ..Options::default() });
     let row = vec![7; table.schema().words()];
@@ -74,7 +74,7 @@ fn a_table_that_has_ended_for_nothing_is_none_and_its_scan_ends() {
 }
 
 #[test]
-fn noise_behind_the_head_ends_in_rows_or_errors_and_holds_up_nobody() {
+fn random_bytes_after_the_header_give_rows_or_errors_and_block_nobody() {
     let (said, heard) = mpsc::channel();
     let mut rng = Rng::with_seed(seed());
     let rounds = number("INTERLOCK_DAMAGES", 100);

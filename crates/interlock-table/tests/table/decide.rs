@@ -25,7 +25,7 @@ fn values(table: &Table, seen: &Seen<'_>) -> Vec<Value<'static>> {
 }
 
 #[test]
-fn random_changes_do_to_a_table_what_they_say() {
+fn random_changes_are_applied_as_described() {
     for schema in [SCHEMA, WIDE] {
         random_changes(schema);
     }
@@ -118,7 +118,7 @@ fn random_changes(schema: &str) {
 }
 
 #[test]
-fn a_change_that_is_out_of_place_or_beyond_a_column_changes_nothing() {
+fn an_invalid_change_changes_nothing() {
     let place = Place::new("decide");
     let table = place.open(SCHEMA, &Options { capacity: 100, ..Options::default() });
     let pair = [(0, Value::Unsigned(1))];
@@ -156,7 +156,7 @@ fn a_change_that_is_out_of_place_or_beyond_a_column_changes_nothing() {
 
 /// Threads raise, delete and rewrite rows; each counts the results it got.
 #[test]
-fn what_was_decided_holds_when_it_is_written() {
+fn a_decision_still_holds_when_it_is_written() {
     let place = Place::new("decide");
     let table = place.open(SCHEMA, &Options { capacity: 100, ..Options::default() });
     let (raised, taken) = (AtomicU64::new(0), AtomicU64::new(0));

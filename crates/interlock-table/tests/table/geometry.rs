@@ -11,7 +11,7 @@ fn set(table: &Table, key: &[u8], ttl: Ttl) -> Result<(), Error> {
 }
 
 #[test]
-fn the_first_live_row_is_overwritten_when_99_percent_and_more_are_full() {
+fn no_live_row_is_overwritten_before_99_percent_are_full() {
     for capacity in [100_000, 300_000] {
         let place = Place::new("load");
         let table = place.open("a: U64", &Options { capacity, key_size: 8, ..Options::default() });
@@ -39,7 +39,7 @@ fn the_first_live_row_is_overwritten_when_99_percent_and_more_are_full() {
 }
 
 #[test]
-fn a_full_table_refuses_when_told_and_a_small_one_holds_what_it_says() {
+fn a_full_table_refuses_rows_if_configured_and_a_small_one_holds_its_capacity() {
     for capacity in [1, 5, 50, 500] {
         let place = Place::new("small");
         let options = Options { capacity, evict: false, ..Options::default() };
@@ -62,7 +62,7 @@ fn a_full_table_refuses_when_told_and_a_small_one_holds_what_it_says() {
 }
 
 #[test]
-fn the_expired_give_way_first_and_then_what_was_least_recently_accessed() {
+fn expired_rows_are_evicted_first_and_then_the_least_recently_used() {
     let (clock, now) = manual();
     let place = Place::new("oldest");
     let table = place.open("a: U64", &Options { capacity: 1, clock, ..Options::default() });

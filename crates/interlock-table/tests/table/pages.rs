@@ -46,7 +46,7 @@ fn huge(inode: u64) -> u64 {
 }
 
 #[test]
-fn who_makes_and_who_attaches_has_huge_pages_where_the_kernel_gives_them() {
+fn creating_and_attaching_use_huge_pages_if_the_kernel_has_them() {
     let place = Place::new("pages");
     let options = Options { capacity: 100_000, ..Options::default() };
     let made = place.open("a: U64", &options);

@@ -116,7 +116,7 @@ fn child() {
 }
 
 #[test]
-fn four_processes_tear_no_row_and_lose_no_increment() {
+fn four_processes_write_no_torn_row_and_lose_no_increment() {
     let seed = seed();
     let place = Place::new("processes");
     // So small that rows move, and so large that none is overwritten.

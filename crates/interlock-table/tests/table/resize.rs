@@ -49,7 +49,7 @@ fn mappings(inode: u64) -> usize {
 }
 
 #[test]
-fn rows_times_to_live_and_rules_go_along_and_open_handles_follow() {
+fn a_resize_keeps_rows_ttls_and_rules_and_open_handles_follow() {
     let place = Place::new("resize");
     let (clock, now) = manual();
     let options = Options {
@@ -101,7 +101,7 @@ fn rows_times_to_live_and_rules_go_along_and_open_handles_follow() {
 }
 
 #[test]
-fn fewer_than_there_are_is_refused_unless_the_oldest_are_to_be_dropped() {
+fn shrinking_below_the_number_of_rows_is_refused_unless_the_oldest_may_be_dropped() {
     let place = Place::new("drop");
     let (clock, now) = manual();
     let table = place.open(SCHEMA, &Options { capacity: 4000, clock, ..Options::default() });
@@ -134,7 +134,7 @@ fn fewer_than_there_are_is_refused_unless_the_oldest_are_to_be_dropped() {
 }
 
 #[test]
-fn a_table_in_a_file_keeps_its_time_and_a_removed_one_is_not_resized() {
+fn a_resized_file_keeps_its_clock_and_a_removed_one_cannot_be_resized() {
     let path = std::env::temp_dir().join(format!("resize-{}.table", std::process::id()));
     let place = Place(Location::Path(path.clone()));
     let options = Options { ttl: Some(Duration::from_secs(100)), ..Options::default() };
@@ -163,7 +163,7 @@ fn a_table_in_a_file_keeps_its_time_and_a_removed_one_is_not_resized() {
 }
 
 #[test]
-fn a_table_that_was_resized_thousands_of_times_is_closed_on_a_small_stack() {
+fn a_table_resized_thousands_of_times_closes_without_deep_recursion() {
     let place = Place::new("often");
     let options = Options { capacity: 1, key_size: 8, writers: 2, ..Options::default() };
     let table = place.open(SCHEMA, &options);
@@ -177,7 +177,7 @@ fn a_table_that_was_resized_thousands_of_times_is_closed_on_a_small_stack() {
 }
 
 #[test]
-fn a_scan_that_meets_a_resize_begins_again() {
+fn a_scan_during_a_resize_restarts() {
     let place = Place::new("scan");
     let table = place.open(SCHEMA, &Options { capacity: 1000, ..Options::default() });
     (0..1000).for_each(|n| set(&table, n, n));

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_times_where_time_is_ahead_and_the_bytes_are_the_payloads() {
+    fn ids_follow_the_clock_and_bytes_are_those_of_the_payloads() {
         let mut s = queue(Retry::default());
         let ids = [(0, 0), (0, 1), (5, 5), (4, 6), (5, 7)];
         for (now, id) in ids {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_holds_what_is_out_until_its_deadline_and_an_extension_is_for_all_of_it() {
+    fn a_batch_lease_lasts_until_its_deadline_and_is_extended_as_a_whole() {
         let mut s = queue(Retry::default());
         for _ in 0..3 {
             put(&mut s, START, &Put::default());
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_out_together_comes_back_by_id_a_thousand_at_a_call() {
+    fn one_call_takes_back_at_most_a_thousand_expired_leases_by_id() {
         let mut s = queue(Retry { attempts: Some(1), ..Retry::default() });
         let (low, plain) = (Put { priority: -1, ..Put::default() }, Put::default());
         let many = CALL_LIMIT as u64 + 200;
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ran_out_is_handed_out_alone_and_charged_only_once_it_began_so() {
+    fn an_expired_message_is_leased_alone_and_charged_only_if_it_began_alone() {
         let mut s = queue(Retry { attempts: Some(9), first: 0, ..Retry::default() });
         for _ in 0..3 {
             put(&mut s, START, &Put::default());
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_hands_out_fewer_messages_than_asked_where_they_have_many_keys() {
+    fn a_lease_returns_fewer_messages_than_requested_if_they_have_many_keys() {
         let mut s = queue(Retry::default());
         let names: Vec<String> = (0..9).map(|n| n.to_string()).collect();
         let keys: Vec<KeyRef<'_>> = names.iter().map(|name| KeyRef::new(name.as_bytes())).collect();
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_fails_by_its_own_policy_and_the_rest_of_the_queues() {
+    fn a_message_s_own_policy_overrides_parts_of_the_queue_s() {
         let plain = Retry { jitter: false, first: 10, longest: 35, ..Retry::default() };
         let mut s = queue(plain.clone());
         let own = RetryPart { first: Some(7), factor: Some(1.5), ..RetryPart::default() };
@@ -400,7 +400,7 @@ mod tests {
         assert!(s.start(START + 19).0);
     }
     #[test]
-    fn a_lease_may_run_out_after_the_places_of_others_were_given_back() {
+    fn a_lease_may_expire_after_slots_of_others_were_freed() {
         let mut s = queue(Retry::default());
         for _ in 0..2_000 {
             put(&mut s, START, &Put::default());
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn one_call_sets_a_thousand_of_what_is_paused_aside() {
+    fn one_call_moves_at_most_a_thousand_paused_messages() {
         let mut s = queue(Retry::default());
         let key = [KeyRef::new(b"a")];
         for _ in 0..1_500 {

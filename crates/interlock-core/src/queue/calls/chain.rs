@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_as_long_as_a_hundred_thousand_is_seen() {
+    fn a_chain_of_a_hundred_thousand_messages_is_found() {
         let mut bench = Bench::new();
         let name = |n: usize| format!("key {n}");
         let first = bench.put(&[&name(0)], &[]);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_between_is_seen_wherever_it_stands_in_its_lane() {
+    fn a_message_between_is_found_wherever_it_is_in_its_lane() {
         let mut bench = Bench::new();
         let front = bench.put(&["a"], &[]);
         let target = bench.put(&["b"], &[]);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_barrier_waits_for_all_before_it_and_holds_all_behind_it() {
+    fn a_barrier_waits_for_all_earlier_and_blocks_all_later_messages() {
         let mut bench = Bench::new();
         let first = bench.barrier();
         let target = bench.put(&["a"], &[]);
@@ -238,7 +238,7 @@ mod tests {
 
     /// Counted in places looked at, never in time.
     #[test]
-    fn each_place_is_looked_at_three_times_at_most() {
+    fn each_message_is_visited_at_most_three_times() {
         let mut bench = Bench::new();
         let target = bench.put(&["apart"], &[]);
         bench.put(&["a"], &[]);

@@ -82,7 +82,7 @@ mod tests {
     use crate::queue::types::{Kind, Options};
 
     #[test]
-    fn a_queue_that_held_few_messages_keeps_little() {
+    fn a_queue_that_held_few_messages_keeps_little_memory() {
         let mut scheduler: Scheduler<()> = Scheduler::new(Options::default(), Watch::off());
         for now in 1..=100 {
             let keys = [KeyRef::new(b"a"), KeyRef::new(b"b")];

@@ -361,7 +361,7 @@ mod tests {
     use crate::queue::calls::lease::*;
 
     #[test]
-    fn backoff_grows_to_the_longest_and_jitter_stays_in_its_upper_half() {
+    fn backoff_grows_up_to_the_maximum_and_jitter_stays_in_its_upper_half() {
         let retry = Retry { jitter: false, ..Retry::default() };
         let plain: Vec<u64> = (1..9).map(|n| backoff(&retry, 1, n) / 1_000_000).collect();
         assert_eq!(plain, [1, 2, 4, 8, 16, 32, 60, 60]);

@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn roots_beyond_a_thousand_are_told_to_be_there() {
+    fn more_than_a_thousand_roots_are_reported_as_incomplete() {
         let mut scheduler = Scheduler::new(Options::default(), Watch::off());
         for n in 0..MAX_ROOTS + 1 {
             put(&mut scheduler, &[&n.to_string()], &[]);

@@ -181,7 +181,7 @@ mod tests {
     use crate::queue::parts::dedup::*;
 
     #[test]
-    fn strings_with_windows_of_their_own_are_known_as_long_as_those_and_then_forgotten() {
+    fn dedup_strings_are_known_for_their_own_window_and_then_dropped() {
         let mut dedup = Dedup::new(100);
         let windows = [None, Some(0), Some(30), Some(500), None, Some(20)];
         let names: Vec<String> = (0..6).map(|n| n.to_string()).collect();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_that_was_cancelled_or_put_again_counts_once_or_no_more() {
+    fn a_cancelled_dedup_string_is_dropped_and_a_repeated_one_counted_once() {
         let mut dedup = Dedup::new(100);
         for now in [10, 500, 1000] {
             let name = dedup.insert("twelve bytes", now, None, now);

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_with_gaps_between_are_found_too() {
+    fn ids_with_gaps_between_them_are_found() {
         let mut rng = fastrand::Rng::with_seed(8);
         let mut index = Index::new();
         let (mut ids, mut live): (Vec<u64>, Vec<u32>) = Default::default();
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn put_times_of_years_take_little_and_are_exact_to_a_part_of_the_age() {
+    fn put_times_over_years_use_little_memory_and_are_exact_relative_to_their_age() {
         let mut rng = fastrand::Rng::with_seed(3);
         let mut times = PutTimes::default();
         let (mut now, mut given) = (1, vec![0]);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn put_times_of_a_snapshot_from_before_they_were_bounded_become_few() {
+    fn put_times_of_an_old_snapshot_are_reduced() {
         let mut times = PutTimes::default();
         times.restore((0..2 * MOST as u64).map(|n| (n, 1 + n * GRAIN)).collect(), 0);
         times.note(2 * MOST as u64, 1 + 2 * MOST as u64 * GRAIN);

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_used_again_and_empty_segments_go_back() {
+    fn slots_are_reused_and_empty_segments_freed() {
         let mut slab = Slab::new();
         let mut rng = fastrand::Rng::with_seed(7);
         let mut held: Vec<(u32, u64)> = Vec::new();
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slab_of_few_records_takes_little() {
+    fn a_slab_of_few_records_uses_little_memory() {
         let mut slab = Slab::new();
         let mut held = Vec::new();
         for n in 0..SEGMENT as u64 + 1 {
@@ -376,7 +376,7 @@ mod tests {
 
     /// Counted in places put down: a nearly empty slab that is filled and emptied in turn puts none down.
     #[test]
-    fn a_few_places_stay_at_hand_however_few_are_in_use() {
+    fn a_few_free_slots_are_kept_however_few_are_in_use() {
         let mut slab = Slab::new();
         for round in 0..100 {
             let held: Vec<u32> = (0..FEW as u64).map(|n| slab.insert(Number(n, 0))).collect();
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn the_places_at_hand_are_few_beside_those_in_use() {
+    fn free_slots_are_few_compared_with_used_ones() {
         let mut slab = Slab::new();
         let mut held: Vec<u32> = (0..20_000).map(|n| slab.insert(Number(n, 0))).collect();
         let mut rng = fastrand::Rng::with_seed(9);

@@ -144,7 +144,7 @@ mod tests {
     use crate::queue::schedules::bytes::*;
 
     #[test]
-    fn what_was_written_is_read_again() {
+    fn written_values_are_read_back() {
         let numbers = [0, 1, 127, 128, 300, 1 << 32, u64::MAX - 1, u64::MAX];
         let mut out = Vec::new();
         for value in numbers {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_or_too_long_is_damage() {
+    fn values_too_large_or_too_long_are_reported_as_damage() {
         let endless = [0xff; 11];
         assert!(Reader::new(&endless).number("a number").is_err());
         let large = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 3];

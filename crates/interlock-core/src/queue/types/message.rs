@@ -119,7 +119,7 @@ mod tests {
     /// Cache misses grow with the number of waiting messages: a larger record is a slower queue.
     #[test]
     #[cfg(target_pointer_width = "64")]
-    fn records_are_as_small_as_they_were() {
+    fn records_keep_their_size() {
         // A payload is never null, as a pointer to an object is not.
         let sizes = [
             ("Message", size_of::<Message<NonZeroU64>>(), 32),

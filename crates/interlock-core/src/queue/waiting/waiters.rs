@@ -512,7 +512,7 @@ mod tests {
 
     /// Counted in needs compared with what there is.
     #[test]
-    fn while_one_of_a_loop_is_on_its_way_the_others_are_not_gone_through() {
+    fn other_waiters_of_a_loop_are_not_visited_while_one_is_being_woken() {
         let mut waiters = Waiters::default();
         for _ in 0..1000 {
             let mut wait = Wait::new(Want::Room(1, 0), Time::MAX).on_loop(7);

@@ -322,7 +322,7 @@ mod tests {
     use crate::shared::Shared;
 
     #[test]
-    fn what_a_connection_is_owed_when_it_is_to_end_is_sent_though_it_goes_on_asking() {
+    fn pending_replies_are_sent_before_a_connection_closes_even_if_it_sends_more() {
         let mailboxes = vec![Mailbox::new().unwrap()];
         let shared = Arc::new(Shared::new(Settings::default(), mailboxes, 0).unwrap());
         let mut worker = Worker::new(shared, 0).unwrap();
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_bounded_however_many_have_much_to_say_and_never_read() {
+    fn a_turn_is_bounded_however_many_clients_send_without_reading() {
         let mailboxes = vec![Mailbox::new().unwrap()];
         let shared = Arc::new(Shared::new(Settings::default(), mailboxes, 0).unwrap());
         let mut worker = Worker::new(shared, 0).unwrap();
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_meant_for_a_connection_that_has_left_does_not_reach_the_next_in_its_slot() {
+    fn data_for_a_closed_connection_does_not_reach_the_next_in_its_slot() {
         let mailboxes = vec![Mailbox::new().unwrap()];
         let shared = Arc::new(Shared::new(Settings::default(), mailboxes, 0).unwrap());
         let mut worker = Worker::new(shared, 0).unwrap();

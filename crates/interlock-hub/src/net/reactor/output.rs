@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_out_as_they_went_in_however_the_socket_takes_them() {
+    fn bytes_are_sent_in_order_however_the_socket_accepts_them() {
         let mut random = fastrand::Rng::with_seed(3);
         for _ in 0..300 {
             let (mut output, mut expected, mut sent) = (Output::default(), Vec::new(), Vec::new());
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_socket_keeps_no_chunk_alive() {
+    fn a_blocked_socket_keeps_no_chunk_alive() {
         let mut output = Output::default();
         let chunk = chunk(&[b'x'; 10_000]);
         let all = 0..chunk.bytes(false).len() as u32;
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_messages_are_taken_out_and_told_where_they_stood() {
+    fn the_oldest_messages_are_dropped_and_the_gap_reported_in_their_place() {
         let mut random = fastrand::Rng::with_seed(5);
         let mut total_missed = 0;
         for _ in 0..300 {
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missed_is_told_in_the_protocol_of_the_messages() {
+    fn dropped_messages_are_reported_in_the_connection_s_protocol() {
         for resp3 in [false, true] {
             let (mut output, mut expected) = (Output::default(), Vec::new());
             let chunk = chunk(&[b'x'; 100]);
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_monitor_are_never_taken_out_with_messages() {
+    fn monitor_lines_are_not_dropped_with_messages() {
         let mut builder = Builder::default();
         builder.add(
             SubscriptionKind::Topic,

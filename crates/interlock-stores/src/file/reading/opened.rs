@@ -447,7 +447,7 @@ mod tests {
     use crate::template::Template;
 
     #[test]
-    fn a_rotated_name_tells_what_it_was() {
+    fn the_original_name_is_derived_from_a_rotated_name() {
         for path in ["a/2026-11-23.log", "x.y-z.log"] {
             let rotated = Template::rotated(path, 1_795_435_199_000_000, 12);
             assert_eq!(before_rotation(&rotated).as_deref(), Some(path));

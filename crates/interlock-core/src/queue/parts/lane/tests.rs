@@ -48,7 +48,7 @@ fn check(lanes: &Lanes) {
 }
 
 #[test]
-fn the_last_idle_lanes_stay_and_older_ones_go() {
+fn the_most_recent_idle_lanes_are_kept_and_older_ones_dropped() {
     let mut lanes = Lanes::new(u32::MAX);
     for key in keys(0..RECENT) {
         pass(&mut lanes, &key);
@@ -68,7 +68,7 @@ fn the_last_idle_lanes_stay_and_older_ones_go() {
 }
 
 #[test]
-fn a_key_that_comes_back_while_its_lane_is_kept_is_not_evicted_in_use() {
+fn a_lane_reused_while_idle_is_not_evicted_in_use() {
     let mut lanes = Lanes::new(u32::MAX);
     pass(&mut lanes, "busy");
     let first = put(&mut lanes, 1, "busy");
@@ -115,7 +115,7 @@ fn a_paused_lane_stays_until_it_is_resumed() {
 }
 
 #[test]
-fn an_unfinished_lane_stays_until_it_was_looked_at() {
+fn an_unfinished_lane_stays_until_it_is_continued() {
     let mut lanes = Lanes::new(u32::MAX);
     pass(&mut lanes, "run");
     let mut readers = Vec::new();
@@ -146,7 +146,7 @@ fn an_unfinished_lane_stays_until_it_was_looked_at() {
 }
 
 #[test]
-fn a_peak_of_keys_leaves_no_more_than_the_lanes_that_are_kept() {
+fn a_peak_of_keys_leaves_only_the_maximum_of_idle_lanes() {
     let mut lanes = Lanes::new(u32::MAX);
     let count = 40_000;
     for round in 0..3 {
@@ -167,7 +167,7 @@ fn a_peak_of_keys_leaves_no_more_than_the_lanes_that_are_kept() {
 }
 
 #[test]
-fn a_key_that_comes_back_is_warned_of_anew() {
+fn a_key_with_a_new_lane_is_warned_about_again() {
     let mut lanes = Lanes::new(2);
     let deep = |lanes: &mut Lanes| {
         let all: Vec<u32> = (0..4).map(|message| put(lanes, message, "deep")).collect();
