@@ -53,7 +53,7 @@ def test_a_barrier_command_runs_after_all_earlier_and_before_all_later_messages(
     said = running.end()
     assert (said.code, said.json["outcome"]) == (0, "settled")
     assert seen.read_text() == "now\n"
-    with queue.get(timeout=10) as payload:
+    with queue.get(timeout=30) as payload:
         assert payload == b"after"
     assert after > said.json["id"]
 

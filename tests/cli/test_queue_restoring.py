@@ -20,7 +20,7 @@ def test_dead_letters_are_imported_into_a_queue_in_use(
 ) -> None:
     queue.put(b"dead", keys="k", retry=Retry(attempts=2, first=0), result_ttl=60)
     for _ in range(2):
-        queue.get(timeout=10).nack(0, error="no route")
+        queue.get(timeout=30).nack(0, error="no route")
     queue.put(b"alive")
     moved(cli, queue, file)
     other.put(b"there already", keys="k")
@@ -35,9 +35,9 @@ def test_dead_letters_are_imported_into_a_queue_in_use(
     for lease in other.get_many(3):
         if lease.payload != b"dead":
             lease.ack()
-    lease = other.get(timeout=10)
+    lease = other.get(timeout=30)
     lease.nack(0)
-    other.get(timeout=10).nack(0)
+    other.get(timeout=30).nack(0)
     assert other.stats().dead == 1
 
 
@@ -85,7 +85,7 @@ def test_an_import_keeps_attempt_numbers(
     assert cli("peek", other.name, "--json").json["error"] == "no route"
     for attempt in (2, 3):
         assert other.stats().dead == 0
-        lease = other.get(timeout=10)
+        lease = other.get(timeout=30)
         assert lease.attempt == attempt
         lease.nack(0)
     assert other.stats().dead == 1
@@ -103,7 +103,7 @@ def test_an_imported_backoff_ends_at_its_original_time(
     assert lines[1]["due"] == moved(cli, other, file)[1]["due"]
     assert other.retry(there["id"])
     other.resume()
-    lease = other.get(timeout=10)
+    lease = other.get(timeout=30)
     assert lease.attempt == 2
     lease.ack()
 
@@ -173,7 +173,7 @@ def test_messages_handled_since_an_import_are_not_imported_again(
     moved(cli, queue, file)
     assert cli("import", other.name, "--file", file).code == 0
     for _ in range(3):
-        other.get(timeout=10).ack()
+        other.get(timeout=30).ack()
     assert cli("import", other.name, "--file", file, "--json").json["known"] == 3
     assert other.stats().unsettled == 0
     # A queue that is dropped knows nothing any more.

@@ -116,7 +116,7 @@ def test_events_of_a_queue_are_pushed(page: Page, queue: RemoteQueue[bytes]) -> 
         seen.set()
         putting.join()
         id = queue.put(b"x", keys="ü", shared=["b"])
-        while (lease := queue.get(timeout=10)).id != id:
+        while (lease := queue.get(timeout=30)).id != id:
             lease.ack()
         lease.reject("bad")
         mine: list[Any] = []

@@ -31,7 +31,7 @@ def test_a_message_that_backs_off_is_retried_skipped_or_buried(
 ) -> None:
     ids = [queue.put(b"x", keys=f"k{n}") for n in range(3)]
     for _ in ids:
-        queue.get(timeout=10).nack(3600, "no")
+        queue.get(timeout=30).nack(3600, "no")
     for id, action in zip(ids, ("retry", "skip", "bury"), strict=True):
         assert page.post(path(queue, id, action)) == {"changed": True}
         assert page.post(path(queue, id, action)) == {"changed": False}
@@ -51,7 +51,7 @@ def test_a_lease_is_revoked(
     page: Page, queue: RemoteQueue[bytes], operator: Operator, then: str
 ) -> None:
     id = queue.put(b"x")
-    lease = queue.get(timeout=10)
+    lease = queue.get(timeout=30)
     assert page.post(path(queue, id, "revoke"), {"then": then}) == {"changed": True}
     assert page.post(path(queue, id, "revoke"), {"then": then}) == {"changed": False}
     found = operator.peek(queue.name, id)
@@ -94,7 +94,7 @@ def test_a_call_is_edited_and_requeued(
         "timeout": 5.0, "headers": {"trace": "1"},
     }  # fmt: skip
     id = queue.put(msgspec.msgpack.encode(body), keys="a", shared=["b"], priority=9)
-    queue.get(timeout=10).reject("bad")
+    queue.get(timeout=30).reject("bad")
     shown = page.get(f"queues/{queue.name}/messages/{id}")["payload"]
     # A browser makes 1 of 1.0.
     edited = {"args": [1, shown["args"][1], 4], "kwargs": {"who": "you", "now": True}}
@@ -171,7 +171,7 @@ def test_an_edit_of_a_message_that_changed_meanwhile_creates_no_duplicate(
     answer = page.post(path(queue, id, "requeue"), {"text": "y", "keys": []})
     assert answer == {"changed": False, "id": None}
     assert operator.stats(queue.name)["unsettled"] == 1
-    with queue.get(timeout=10) as again:
+    with queue.get(timeout=30) as again:
         assert again == b"x"
 
 
@@ -303,7 +303,7 @@ def test_many_dead_letters_are_processed_in_steps(
         place = {"after": answer["after"], "until": answer["until"]}
         # Messages that die again meanwhile are not requeued a second time.
         while operator.stats(queue.name)["ready"]:
-            queue.get(timeout=10).reject("again")
+            queue.get(timeout=30).reject("again")
     assert changed == [7, 7, 1]
 
 

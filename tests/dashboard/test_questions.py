@@ -23,7 +23,7 @@ def call(task: str, *args: Any, **kwargs: Any) -> bytes:
 def die(queue: RemoteQueue[bytes], payload: bytes, reason: str, keys: str = "k") -> int:
     """Put a message, and make a dead letter of it."""
     id = queue.put(payload, keys=keys)
-    lease = queue.get(timeout=10)
+    lease = queue.get(timeout=30)
     assert lease.id == id
     lease.reject(reason)
     return id
@@ -48,7 +48,7 @@ def test_all_queues_are_listed_with_their_counts(page: Page, queue: RemoteQueue[
 
 def test_a_stalled_queue_names_what_blocks_it(page: Page, queue: RemoteQueue[bytes]) -> None:
     held = queue.put(b"x", keys="a", retry=Retry(attempts=1, then="hold"))
-    queue.get(timeout=10).nack()
+    queue.get(timeout=30).nack()
     assert wait_for_queue(page, queue.name)["stall"] is None, "nothing waits for it"
     queue.put(b"x", keys=["a", "b"])
     queue.put(b"x", keys="b")
@@ -67,7 +67,7 @@ def test_a_message_in_backoff_is_not_a_stall_unless_many_wait_for_it(
     page: Page, queue: RemoteQueue[bytes]
 ) -> None:
     queue.put(b"x", keys="a")
-    queue.get(timeout=10).nack(60)
+    queue.get(timeout=30).nack(60)
     queue.put(b"x", keys="a")
     for number in range(12):
         queue.put(b"x", keys=f"k{number}")
@@ -134,7 +134,7 @@ def test_messages_are_filtered_by_state_key_task_and_error(
     page: Page, queue: RemoteQueue[bytes]
 ) -> None:
     failed = queue.put(call("shop.pay", 1), keys="a")
-    lease = queue.get(timeout=10)
+    lease = queue.get(timeout=30)
     lease.nack(3600, "Timeout: no answer")
     other = queue.put(call("shop.ship", 2), keys=["b", "c"])
 
@@ -220,7 +220,7 @@ def test_a_message_is_reported_with_the_chain_it_waits_for(
     first = queue.put(call("shop.pay", 1), keys="a")
     second = queue.put(b"x", keys=["a", "b"])
     third = queue.put(b"y", keys="b")
-    lease = queue.get(timeout=10)
+    lease = queue.get(timeout=30)
     found = page.get(f"queues/{queue.name}/messages/{third}")["explanation"]
     assert [one["id"] for one in found["chain"]] == [str(third), str(second), str(first)]
     assert found["chain"][0]["because"][0]["key"] == "b"
@@ -243,8 +243,8 @@ def test_a_ready_message_of_an_unserved_queue_is_reported_as_such(
 
 def test_failures_are_reported_with_their_tracebacks(page: Page, queue: RemoteQueue[bytes]) -> None:
     id = queue.put(b"x")
-    queue.get(timeout=10).nack(0, "ValueError: one\n  File a.py, line 1")
-    queue.get(timeout=10).nack(0, "ValueError: two")
+    queue.get(timeout=30).nack(0, "ValueError: one\n  File a.py, line 1")
+    queue.get(timeout=30).nack(0, "ValueError: two")
     found = page.get(f"queues/{queue.name}/messages/{id}")
     assert found["message"]["state"] == "dead" and found["explanation"] is None
     assert found["message"]["error"] == "ValueError: two"

@@ -117,7 +117,7 @@ def test_destructors_that_each_put_the_next_payload_all_run() -> None:
 
     q.put(Talks(again), keys="a")
     for _ in range(500):
-        q.get(timeout=5).ack()
+        q.get(timeout=30).ack()
     assert left == 0
     settled(q)
 

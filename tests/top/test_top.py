@@ -97,7 +97,7 @@ def spoiled(client: Client, queue: str, retry: Retry, count: int) -> list[int]:
     ids = [charge.send(number).id for number in range(count)]
     handle = client.queue(queue, bytes)
     for _ in ids:
-        handle.get(timeout=10).nack(error=ValueError("no [money]"))
+        handle.get(timeout=30).nack(error=ValueError("no [money]"))
     app.close()
     return ids
 
@@ -130,7 +130,7 @@ def test_all_queues_are_shown_with_a_sparkline(client: Client) -> None:
 def test_a_stalled_queue_is_marked(client: Client) -> None:
     queue = client.queue("orders", bytes)
     held = queue.put(b"x", keys="a", retry=HELD)
-    queue.get(timeout=10).nack()
+    queue.get(timeout=30).nack()
     queue.put_many([b"b", b"c"], keys="a")
 
     async def look() -> None:

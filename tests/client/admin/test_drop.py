@@ -62,7 +62,7 @@ def test_dropping_a_queue_deletes_all_its_keys(filled: RemoteQueue[bytes], clien
     assert (stats.unsettled, stats.dead, stats.puts) == (0, 0, 0)
     # Its dedup string is not known, and the first handle's declaration is not that of now.
     other.put(b"new", dedup="d")
-    with other.get(timeout=10) as payload:
+    with other.get(timeout=30) as payload:
         assert payload == b"new"
     with pytest.raises(OptionsMismatch):
         filled.put(b"a")
@@ -74,7 +74,7 @@ def test_a_lease_of_a_dropped_queue_is_lost(filled: RemoteQueue[bytes]) -> None:
     id = filled.put(b"again", keys="k")
     with pytest.raises(LeaseLost):
         lease.ack()
-    new = filled.get(timeout=10)
+    new = filled.get(timeout=30)
     assert new.id == id > lease.id
     assert new.token > lease.token
     new.ack()

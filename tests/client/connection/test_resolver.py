@@ -57,7 +57,7 @@ def test_resolving_a_name_ends_at_the_timeout_of_the_call(
     with connect(f"redis://slow.test:{engine_port}?timeout=20") as client:
         queue = client.queue("resolved", int)
         queue.put(1)
-        with queue.get(timeout=10) as payload:
+        with queue.get(timeout=30) as payload:
             assert payload == 1
 
 

@@ -197,7 +197,7 @@ def test_waiting_for_a_result_returns_it_decoded(queue: RemoteQueue[Any]) -> Non
     with pytest.raises(TimeoutError):
         queue.result(id, timeout=0.01)
     consumer = queue.consume(lambda payload: current_lease().ack({"sum": payload + 1}))  # type: ignore[call-arg]
-    assert queue.result(id, timeout=10, type=dict[str, int]) == {"sum": 2}
+    assert queue.result(id, timeout=30, type=dict[str, int]) == {"sum": 2}
     assert consumer.stop()
 
 
@@ -209,12 +209,12 @@ def test_waiting_for_a_result_of_a_failed_message_raises_the_reason(
     queue.cancel(cancelled)
     queue.get().ack()
     with pytest.raises(JobFailed, match="broken"):
-        queue.result(failed, timeout=5)
+        queue.result(failed, timeout=30)
     with pytest.raises(JobFailed, match="cancelled"):
-        queue.result(cancelled, timeout=5)
+        queue.result(cancelled, timeout=30)
     for id in (unasked, 7, -1):
         with pytest.raises(ResultGone):
-            queue.result(id, timeout=5)
+            queue.result(id, timeout=30)
 
 
 # -- The server -----------------------------------------------------------------------------------

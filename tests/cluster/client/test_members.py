@@ -139,7 +139,7 @@ def test_a_client_leaves_a_draining_node(pair: Pair, monkeypatch: pytest.MonkeyP
 def test_queues_of_a_cluster_url_are_on_the_engine(pair: Pair) -> None:
     with interlock.connect(pair.url) as client, interlock.connect(pair.engine.url) as other:
         client.queue(pair.name).put("job", keys=["k"])
-        with other.queue(pair.name).get(timeout=10) as job:
+        with other.queue(pair.name).get(timeout=30) as job:
             assert job == "job"
 
 

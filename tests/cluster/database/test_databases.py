@@ -275,7 +275,7 @@ def test_a_writer_frozen_during_a_write_does_not_block_others(
 ) -> None:
     if place.url.startswith("sqlite"):
         return
-    frozen, other = place.open(timeout=1), place.open(timeout=20)
+    frozen, other = place.open(timeout=3), place.open(timeout=20)
     frozen.migrate()
     ended = contextlib.suppress(DatabaseUnavailable)
     with ended, frozen._asked() as connection, connection.transaction():  # type: ignore[attr-defined]

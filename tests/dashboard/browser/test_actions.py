@@ -61,7 +61,7 @@ def holding(queue: RemoteQueue[Any]) -> RemoteQueue[Any]:
     policy = Retry(attempts=1, then="hold")
     for number in range(4):
         queue.put(number, keys=f"key:{number}", retry=policy)
-        queue.get(timeout=5).nack(error=f"error {number}")
+        queue.get(timeout=30).nack(error=f"error {number}")
     return queue
 
 
@@ -178,7 +178,7 @@ def test_a_dead_letter_is_edited_and_requeued(page: Page, site: Site) -> None:
     with app, connect(site.engine) as client:
         ship.send(7, street="Mian 1")
         queue = client.queue(name, bytes)
-        lease = queue.get(timeout=5)
+        lease = queue.get(timeout=30)
         lease.reject("no such street")
         page.goto(site.at("queues", name, "dead"))
         page.get_by_role("link", name=f"Edit message {lease.id}").click()
@@ -211,7 +211,7 @@ def test_a_message_offers_the_actions_of_its_state(
     page: Page, site: Site, queue: RemoteQueue[Any]
 ) -> None:
     id = queue.put("x", keys="a")
-    lease = queue.get(timeout=5)
+    lease = queue.get(timeout=30)
     page.goto(site.at("queues", queue.name, "messages", str(id)))
     page.get_by_role("button", name="Revoke").click()
     confirm(page, "Revoke")

@@ -31,12 +31,12 @@ def until(met: Callable[[], bool]) -> None:
 
 def failed(queue: RemoteQueue[Any], error: str, then: str = "nack") -> int:
     """Use up both attempts of the next message, or reject it."""
-    lease = queue.get(timeout=5)
+    lease = queue.get(timeout=30)
     if then == "reject":
         lease.reject(error)
         return lease.id
     lease.nack(error=error)
-    again = queue.get(timeout=5)
+    again = queue.get(timeout=30)
     assert again.id == lease.id
     again.nack(error=error)
     return lease.id
@@ -73,7 +73,7 @@ def test_the_overview_shows_all_queues_with_their_counts(
 @each_engine
 def test_a_stalled_queue_has_a_red_banner(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
     held = queue.put("502", keys="a", retry=Retry(attempts=1, then="hold"))
-    queue.get(timeout=5).nack(error="502")
+    queue.get(timeout=30).nack(error="502")
     for _ in range(3):
         queue.put("behind", keys=["a", "b"])
     page.goto(site.at())
@@ -105,7 +105,7 @@ def test_queues_are_sorted_by_any_column(page: Page, site: Site, queue: RemoteQu
 @each_engine
 def test_a_queue_page_is_updated_live(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:
     before = queue.put("before", keys=["order:1", "truck:1"])
-    held = queue.get(timeout=5)
+    held = queue.get(timeout=30)
     assert held.id == before
     page.goto(site.at("queues", queue.name))
     expect(page.get_by_role("heading", name=queue.name, level=1)).to_be_visible()
@@ -117,7 +117,7 @@ def test_a_queue_page_is_updated_live(page: Page, site: Site, queue: RemoteQueue
     waits = queue.put("waits", keys="order:1")
     expect(row).to_contain_text(str(waits))
     held.ack()
-    lease = queue.get(timeout=5)
+    lease = queue.get(timeout=30)
     expect(row).to_contain_text(f"{waits} leased")
     expect(page.get_by_text("the last 1 lease", exact=False)).to_be_visible()
     lease.ack()
@@ -179,7 +179,7 @@ def test_a_message_page_shows_the_chain_it_waits_for(
     first = queue.put("<img src=x onerror=alert(1)>", keys=["order:1", "truck:1"])
     second = queue.put("second", keys=["truck:1", "customer:1"])
     third = queue.put("third", keys="customer:1")
-    lease = queue.get(timeout=5)
+    lease = queue.get(timeout=30)
     page.goto(site.at("queues", queue.name, "messages", str(third)))
     chain = page.get_by_role("region", name="What it waits for")
     expect(chain).to_contain_text(
@@ -198,8 +198,8 @@ def test_a_message_page_shows_the_chain_it_waits_for(
     # The heading comes before the answer; a page that never saw the message says it is not here.
     expect(chain).to_contain_text("handled by")
     lease.ack()
-    queue.get(timeout=5).ack()
-    queue.get(timeout=5).ack()
+    queue.get(timeout=30).ack()
+    queue.get(timeout=30).ack()
     expect(page.locator("main")).to_contain_text("It is settled")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from interlock.hub.client import Client
@@ -89,11 +89,11 @@ def measured_hub(*flags: str, **settings: object) -> Iterator[Measured]:
     }
     with hub_process("--port", "0", *flags, environment=environment) as process:
         hub = Measured(process)
-        threads = hub.threads()
-        yield hub
-        assert hub.control.call("PING") == "PONG"
-        assert hub.threads() == threads, "a thread of the hub has ended"
-        hub.control.close()
+        with closing(hub.control):
+            threads = hub.threads()
+            yield hub
+            assert hub.control.call("PING") == "PONG"
+            assert hub.threads() == threads, "a thread of the hub has ended"
         code, _, errors = process.end()
         # Beside the lines of the log, which begin with their time.
         said = [line for line in errors.splitlines() if not line[:4].isdigit()]

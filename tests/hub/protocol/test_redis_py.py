@@ -23,13 +23,13 @@ def protocol(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def client(port: int, protocol: int) -> Iterator[Any]:
-    with redis.Redis(port=port, protocol=protocol, socket_timeout=10) as opened:
+    with redis.Redis(port=port, protocol=protocol, socket_timeout=30) as opened:
         yield opened
 
 
 def message(pubsub: Any) -> dict[str, Any]:
     """The next message of a subscription, confirmations too."""
-    found = pubsub.get_message(timeout=10)
+    found = pubsub.get_message(timeout=30)
     assert isinstance(found, dict), "no message came"
     return found
 
@@ -101,13 +101,13 @@ def test_handlers_on_a_thread_of_its_own(client: Any) -> None:
 def test_asyncio(port: int, protocol: int) -> None:
     async def talk() -> list[bytes]:
         async with (
-            aio.Redis(port=port, protocol=protocol, socket_timeout=10) as client,
+            aio.Redis(port=port, protocol=protocol, socket_timeout=30) as client,
             client.pubsub(ignore_subscribe_messages=True) as pubsub,
         ):
             await pubsub.subscribe("a")
             await pubsub.psubscribe("b*")
-            await pubsub.get_message(timeout=10)
-            await pubsub.get_message(timeout=10)
+            await pubsub.get_message(timeout=30)
+            await pubsub.get_message(timeout=30)
             counts = await asyncio.gather(*(client.publish("a", n) for n in range(20)))
             assert counts == [1] * 20
             assert await client.publish("bb", "end") == 1
@@ -127,7 +127,7 @@ def test_a_subscriber_comes_back_after_a_restart_of_the_hub(protocol: int) -> No
     needs_hub()
     with interlock.Hub(port=0) as first:
         port = first.port
-        client: Any = redis.Redis(port=port, protocol=protocol, socket_timeout=10)
+        client: Any = redis.Redis(port=port, protocol=protocol, socket_timeout=30)
         pubsub = client.pubsub()
         pubsub.subscribe("a")
         pubsub.psubscribe("b*")

@@ -117,7 +117,7 @@ def test_hundreds_may_wait_for_the_same_topics(stored: Hub) -> None:
     with ExitStack() as stack:
         waiting = []
         for _ in range(300):
-            one = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
             one.sendall(request + b"\r\n")
             waiting.append(one)
         fill(stored, 1, topics[5])

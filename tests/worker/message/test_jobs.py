@@ -73,10 +73,10 @@ def test_a_job_reports_its_state_from_the_send_to_the_end(app: App) -> None:
         wait_for(lambda: gone.state() == "gone", "it is not settled")
     assert [job.state() for job in (delayed, first, second)] == ["delayed", "acked", "cancelled"]
     again: Job[object] = app.tasks["echo"].job(first.id)
-    assert (again, again.result(1), again.known) == (first, "a", False)
+    assert (again, again.result(PATIENCE), again.known) == (first, "a", False)
     assert app.tasks["echo"].job(7).state() == app.tasks["echo"].job(-7).state() == "gone"
     with pytest.raises(ResultGone):
-        app.tasks["echo"].job(7).result(1)
+        app.tasks["echo"].job(7).result(PATIENCE)
     with pytest.raises(TypeError, match=r"job\(\): id is str"):
         app.tasks["echo"].job("7")  # type: ignore[arg-type]
 
@@ -143,7 +143,7 @@ def test_a_job_s_result_expires(app: App) -> None:
     assert not job.forget()
     assert job.state() == "gone"
     with pytest.raises(ResultGone):
-        job.result(1)
+        job.result(PATIENCE)
 
 
 async def forgotten(app: App, job: Job[object]) -> bool:
