@@ -102,7 +102,9 @@ class View(Screen[None]):
     def refresh_soon(self) -> None:
         """Poll, unless it is hidden or a poll is under way."""
         if self.is_current and not self._busy.locked():
-            self.run_worker(self.refresh_now(), exit_on_error=False)
+            # A coroutine made here would be left over where the screen ends before its worker
+            # runs. mypy cannot choose between the two kinds of functions allowed.
+            self.run_worker(self.refresh_now, exit_on_error=False)  # type: ignore[arg-type]
 
     async def refresh_now(self) -> None:
         """Poll now, and show the answer."""

@@ -26,7 +26,7 @@ from tests.replay.browser import CHROMIUM, FLAGS, NAMES
 AT_ONCE = Retry(attempts=2, first=0)
 DASHBOARD = ("-m", "interlock", "dashboard", "--port", "0", "--json")
 LONG = "INTERLOCK_BROWSER" in os.environ
-SECONDS = 15_000
+SECONDS = 40_000
 """Milliseconds within which a page shows what is expected; it mostly takes a tenth of one."""
 
 

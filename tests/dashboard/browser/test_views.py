@@ -84,7 +84,7 @@ def test_a_stalled_queue_has_a_red_banner(page: Page, site: Site, queue: RemoteQ
     banner.get_by_role("link", name=queue.name).click()
     expect(banner).to_contain_text(f"held message {held} on a blocks 3 messages")
     queue.skip(held)
-    expect(banner).to_be_hidden(timeout=15_000)
+    expect(banner).to_be_hidden()
 
 
 def test_queues_are_sorted_by_any_column(page: Page, site: Site, queue: RemoteQueue[Any]) -> None:

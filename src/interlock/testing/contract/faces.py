@@ -4,7 +4,6 @@ Every call is awaited. On the sync face it runs before the await could suspend, 
 without an event loop; on the asyncio face the face's awaitables are awaited.
 """
 
-import gc
 import inspect
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -67,7 +66,6 @@ class LeaseFace:
     def drop(self) -> None:
         """Lose the last reference to the lease without settling it."""
         self._lease = None
-        gc.collect()
 
     async def discard(self) -> None:
         """Ack unless it is settled: a trial's cleanup of leftover leases."""
