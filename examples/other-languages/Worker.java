@@ -66,7 +66,7 @@ final class Worker {
     return found;
   }
 
-  /** Redis answers at once. Its functions push an element when there is something to ask for. */
+  /** Redis answers at once. Its functions push an element when a message may be ready. */
   private void sleep(String next) {
     long due = next.isEmpty() ? WAIT : Math.min(WAIT, Long.parseLong(next));
     if (due > 0) {
@@ -82,7 +82,7 @@ final class Worker {
     return answer;
   }
 
-  /** Stands for the work: it takes until the next line. "fail" fails; the end ends the worker. */
+  /** Stands for the work: takes until the next line. "fail" fails; the end of input ends the worker. */
   private void handle(Message one) throws IOException {
     System.out.printf("handling %s %s attempt %s%n", one.id, one.payload, one.attempt);
     String line = lines.readLine();

@@ -60,7 +60,7 @@ func (w *worker) lease(count int) (found []message, next string, err error) {
 	return found, reply[2], nil
 }
 
-// sleep until Redis, which answers at once, has pushed an element: there is something to ask for.
+// sleep until a function on Redis pushes an element, which means that a message may be ready.
 func (w *worker) sleep(next string) error {
 	due := int64(wait)
 	if next != "" {
@@ -93,7 +93,7 @@ func (w *worker) settle(words ...any) (string, error) {
 	return reply[0], nil
 }
 
-// handle stands for the work: it takes until the next line. "fail" fails; the end ends the worker.
+// handle stands for the work: takes until a line is typed. "fail" fails; the end of input ends the worker.
 func (w *worker) handle(one message) error {
 	fmt.Printf("handling %s %s attempt %s\n", one.id, one.payload, one.attempt)
 	if !w.lines.Scan() {

@@ -31,7 +31,7 @@ async function lease(count) {
   return { messages, next };
 }
 
-// Redis answers at once. Its functions push an element when there is something to ask for.
+// Redis answers at once. Its functions push an element when a message may be ready.
 async function sleep(next) {
   const due = next === "" ? WAIT : Math.min(Number(next), WAIT);
   if (due > 0) await sleeper.blpop(`${QUEUE}:wake:any`, Math.max(due / 1e6, 0.001));
@@ -43,7 +43,7 @@ async function settle(...settlement) {
   return answer;
 }
 
-// Stands for the work: it takes until the next line is typed. "fail" fails; the end ends the worker.
+// Stands for the work: takes until a line is typed. "fail" fails; the end of input ends the worker.
 async function handle({ id, attempt, payload }) {
   console.log(`handling ${id} ${payload} attempt ${attempt}`);
   const { value, done } = await lines.next();

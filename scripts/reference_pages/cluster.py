@@ -20,7 +20,7 @@ administer them: `?user=NAME&password=PASSWORD`.
 | exit code | means |
 |---|---|
 | 0 | done; `status`: the engine and all nodes answer, no node is stuck or has other rows than another at the same position, no link is cut for more than 60 s, and all databases are written; `diff`: equal |
-| 1 | refused, unknown node, no connection, or not done within `--wait`; `status`: otherwise; `diff`: different |
+| 1 | refused, unknown node, no connection, or not done within `--wait`; `status`: something is wrong; `diff`: different |
 | 2 | wrong usage |
 | 130 | Ctrl-C |
 

@@ -215,7 +215,7 @@ class JobFailed(InterlockError):
             arguments that cannot be decoded, for an exception that its policy does not retry, or
             by an operator's ``bury``;
             ``"expired"``: its time to live passed before a handler began, and it was dropped;
-            ``"revoked"``: its lease was revoked, which ended it;
+            ``"revoked"``: its lease was revoked with ``then="dead"``, or at its last attempt;
             ``"cancelled"``, ``"skipped"``: by a call of that name.
         traceback: the part of the handler's traceback that was kept; empty if none.
     """

@@ -39,8 +39,8 @@ impl Kept {
     }
 }
 
-/// An entry as the log had it. A node continues with these if the log begins after the end of its
-/// checkpoint.
+/// An entry as it was in the log. A node needs these if the log was trimmed beyond the position of its
+/// newest checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Raw {
     /// The place after it.
@@ -56,12 +56,13 @@ pub enum Record {
     Entry(Kept),
     /// An entry that was read, and its effects.
     Read(Raw, Option<Kept>),
-    /// A joined state of this data centre, which no entry brings back, and the position after it.
+    /// A joined state of this data centre, and the position after it. It is stored because no entry of the
+    /// log contains it.
     State {
         position: u64,
         bytes: Vec<u8>,
     },
-    /// A checkpoint has the states that were joined up to a position.
+    /// A checkpoint was saved that has all states joined up to a position.
     Saved {
         position: u64,
     },
@@ -178,7 +179,7 @@ fn kept(reader: &mut Reader<'_>, place: Place, bytes: &[u8]) -> Result<Kept, Dam
 }
 
 pub trait Ring {
-    /// Keeps an entry that was read at a busy time, and its effects.
+    /// Keeps an entry that was read, and its effects. `busy`: busy time at which it was read.
     fn read(&mut self, _place: Place, _time: u64, _busy: u64, _bytes: &[u8], kept: Option<Kept>) {
         if let Some(kept) = kept {
             self.add(kept);
@@ -188,8 +189,7 @@ pub trait Ring {
     /// Keeps the effects of an entry, together with those of the same entry in another history.
     fn add(&mut self, kept: Kept);
 
-    /// Keeps a state that no entry brings back, until a checkpoint at this position or later is
-    /// saved.
+    /// Keeps a state that no entry contains, until a checkpoint at this position or later is saved.
     fn add_state(&mut self, position: u64, bytes: &[u8]);
 
     /// Returns the states that no checkpoint has, oldest first.
@@ -255,7 +255,7 @@ impl Ring for Memory {
         let mut order = self.next;
         let there = self.order.remove(&key);
         if let Some((at, before)) = there.and_then(|at| Some((at, self.kept.remove(&at)?))) {
-            order = at; // entries that it may depend on precede it there
+            order = at; // the entries that it may depend on are before this index
             if kept.did.done.is_empty() {
                 kept.did.writer = before.did.writer;
             }

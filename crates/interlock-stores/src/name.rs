@@ -1,8 +1,8 @@
 //! Safe names: a topic as a name of a file or a folder, and back.
 //!
 //! `A-Za-z0-9_-.` are kept; any other byte is `%` and two hexadecimal digits, and so is a dot at
-//! the beginning. The empty topic is `%`. A name longer than [`LONGEST`] becomes its own beginning,
-//! `%~` and 128 bits of its SHA-256; the index of its file has the full topic.
+//! the beginning. The empty topic is `%`. A name longer than [`LONGEST`] is cut, and `%~` and 128 bits
+//! of the topic's SHA-256 are appended; the index of its file has the full topic.
 
 /// Most bytes of a name.
 pub const LONGEST: usize = 180;
@@ -15,7 +15,7 @@ pub fn encode(topic: &[u8]) -> String {
     encode_within(topic, LONGEST)
 }
 
-/// The same with another bound, of at least 40 bytes.
+/// Returns the name of a topic, of at most `longest` bytes. `longest` must be 40 or more.
 pub fn encode_within(topic: &[u8], longest: usize) -> String {
     if topic.is_empty() {
         return "%".into();
@@ -47,7 +47,7 @@ pub fn encode_within(topic: &[u8], longest: usize) -> String {
     name
 }
 
-/// Returns the topic of a name; `None`: it was cut, or it is the name of no topic.
+/// Returns the topic of a name. `None`: the name was cut, or `encode` does not return it.
 pub fn decode(name: &str) -> Option<Vec<u8>> {
     if name == "%" {
         return Some(Vec::new());
@@ -64,7 +64,7 @@ pub fn decode(name: &str) -> Option<Vec<u8>> {
             at += 1;
         }
     }
-    // Only what would be written so: one topic has one name.
+    // Other spellings are refused, so that a topic has only one name.
     (!topic.is_empty() && encode(&topic) == name).then_some(topic)
 }
 

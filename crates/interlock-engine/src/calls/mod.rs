@@ -1,5 +1,5 @@
-//! The numbered calls: `il1_put`, `il1_lease`, `il1_settle`, `il1_next`; repeating them, and what of a call
-//! is recorded.
+//! The numbered calls `il1_put`, `il1_lease`, `il1_settle` and `il1_next`: how repeated calls are answered,
+//! and what the journal records of a call.
 
 mod carry;
 mod explain;
@@ -37,7 +37,7 @@ struct Caller<'a> {
     consumer: &'a [u8],
     call: u64,
     wait: u64,
-    /// It waited before, and was sent again: its place among those who wait.
+    /// Position among the parked calls, if this call was parked before and is now repeated.
     place: Option<u64>,
 }
 
@@ -195,7 +195,7 @@ impl Queue {
         Ok(Outcome::Done)
     }
 
-    /// `il1_next` has settled, and whatever comes of its lease, it settles only once.
+    /// Records that `il1_next` has settled, so that a repeated call settles nothing, whatever its lease does.
     fn note_half<A: Args + ?Sized>(
         &mut self,
         caller: &Caller<'_>,
@@ -216,8 +216,8 @@ impl Queue {
         }
     }
 
-    /// Reads what a call asks for. A record of a journal says how many were handed out, whatever
-    /// bound there was.
+    /// Reads the number of messages a call asks for. A journal record has the number that was leased, so
+    /// limits are not applied again.
     fn wanted<A: Args + ?Sized>(&self, from: &mut Reader<'_, A>, cx: &Context<'_>) -> Read<Wanted> {
         let mut wanted = lease::read(from)?;
         if cx.replays {
@@ -226,7 +226,7 @@ impl Queue {
         Ok(wanted)
     }
 
-    /// Leases what is ready, or waits for it.
+    /// Leases ready messages, or parks the call until there are some.
     fn lease_call(
         &mut self,
         caller: Caller<'_>,
@@ -304,7 +304,7 @@ impl Queue {
         }
     }
 
-    /// The reply to a call that handed out nothing; `settled`: what it settled.
+    /// Stores the reply to a call that leased nothing. `settled`: the outcomes of its settlements.
     fn keep_light(
         &mut self,
         caller: &Caller<'_>,
@@ -321,8 +321,7 @@ impl Queue {
         }
     }
 
-    /// Finds out whether the call was made before: it is answered as then, or continues where it
-    /// was.
+    /// Checks whether the call is a repeat. If so, it gets the stored reply, or stays parked in its position.
     fn repeated<'a>(
         &mut self,
         mut caller: Caller<'a>,
@@ -367,7 +366,7 @@ impl Queue {
         })
     }
 
-    /// A record of a call that waited: see `Journal`.
+    /// Replays the record of a call that was parked and then served: see `Journal`.
     pub fn replay_granted<A: Args + ?Sized>(&mut self, args: &A, cx: &mut Context<'_>) -> Read<()> {
         let mut from = Reader::new(Recorded::Granted.name(), args);
         let function = match from.take(|| "function".into())? {
@@ -382,12 +381,12 @@ impl Queue {
             return Ok(());
         };
         self.begin(cx);
-        // An unnumbered `il1_next` keeps nothing, so that what it answered need not be known.
+        // An unnumbered `il1_next` stores no reply, so its earlier reply is not needed here.
         self.lease_call(caller, wanted, half, cx, &mut out);
         Ok(())
     }
 
-    /// A record of an `il1_next` that has settled: see `Journal`.
+    /// Replays the record of an `il1_next` that settled and was then parked: see `Journal`.
     pub fn replay_parked<A: Args + ?Sized>(&mut self, args: &A, cx: &mut Context<'_>) -> Read<()> {
         let mut from = Reader::new(Recorded::Parked.name(), args);
         let (consumer, call) = from.caller()?;
@@ -414,7 +413,7 @@ impl Context<'_> {
         }
     }
 
-    /// Says what the call recorded next may ready, unless it is all that a call may.
+    /// Records how many messages the next recorded call may make ready, unless it is the maximum.
     pub fn record_budget(&self, queue: &Queue) {
         let Budget { ready, steps } = queue.budget;
         if queue.budget != Budget::ONE_CALL {

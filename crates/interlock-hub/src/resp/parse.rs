@@ -1,18 +1,18 @@
-//! Requests as they arrive: incremental, in place, refused in the words of Redis 7.0.15.
+//! The incremental parser of requests. Its errors have the text of Redis 7.0.15.
 //!
-//! The parser keeps its place in an unfinished request, so that bytes which trickle in are looked at
-//! once, and it stores no byte of an array request: its arguments are ranges of the buffer that
-//! holds the request. The buffer handed in must begin with the request's first byte each time.
+//! The parser remembers its position in an unfinished request, so each byte is read once even if bytes
+//! arrive one by one. It copies no byte of an array request: the arguments are ranges of the caller's
+//! buffer. That buffer must begin with the request's first byte at each call.
 
 use std::ops::{Index, Range};
 
 use super::inline;
 pub use interlock_rows::text::integer;
 
-/// The places where arguments begin and end.
+/// The begin and end of each argument.
 pub type Ranges = Vec<(u32, u32)>;
 
-/// Finds where the arguments of a complete request lie.
+/// Finds the arguments of a request.
 #[derive(Debug, Default)]
 pub struct Parser {
     /// Ranges within the buffer, or within `unquoted` for an inline command.
@@ -24,9 +24,9 @@ pub struct Parser {
     missing: u32,
     /// Length of the argument whose head was read.
     bulk: Option<u32>,
-    /// The place up to which the request was understood.
+    /// Position up to which the request was parsed.
     at: usize,
-    /// The place up to which an unfinished line was searched for its end.
+    /// Position up to which an unfinished line was searched for its end.
     searched: usize,
 }
 
@@ -35,7 +35,7 @@ pub struct Parser {
 pub struct Limits {
     /// The longest argument.
     pub bulk: u64,
-    /// Before a password was given: ten arguments of 16 KiB at most, as in Redis.
+    /// True before the client has logged in: at most ten arguments of 16 KiB, as in Redis.
     pub strict: bool,
 }
 
@@ -44,12 +44,12 @@ pub type ProtocolError = String;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// This many bytes were a request; `Parser::arguments` has it. It may be empty.
+    /// A request of this many bytes is complete; `Parser::arguments` returns it. It may be empty.
     Request(usize),
     Incomplete,
 }
 
-/// A copy of arguments, of which some may have been put into lower case.
+/// A copy of arguments, with some of them in lower case.
 #[derive(Debug)]
 pub struct Copied {
     bytes: Vec<u8>,
@@ -70,14 +70,14 @@ pub struct Arguments<'a> {
 }
 
 impl Parser {
-    /// Goes on with the request that begins at `buffer[0]`.
+    /// Continues with the request that begins at `buffer[0]`.
     pub fn parse(&mut self, buffer: &[u8], limits: &Limits) -> Result<Parsed, ProtocolError> {
         if self.at == 0 && self.missing == 0 {
             self.ranges.clear();
             match buffer.first() {
                 None => return Ok(Parsed::Incomplete),
                 Some(b'*') => self.inline = false,
-                // A client that greets in TLS waits for an answer in TLS, and would wait for ever.
+                // A TLS client would wait forever for a TLS reply.
                 Some(0x16) if buffer.get(1) == Some(&3) => {
                     return Err("this port does not speak TLS".into());
                 }
@@ -96,7 +96,7 @@ impl Parser {
                 return Ok(self.done());
             }
             self.missing = count as u32;
-            // At once, as far as there are bytes for them: none has fewer than six.
+            // Reserves room once. An argument takes at least six bytes, so a large count alone reserves little.
             self.ranges.reserve((count as usize).min((buffer.len() - self.at) / 6 + 1));
         }
         if self.bulk.is_none() {
@@ -119,7 +119,7 @@ impl Parser {
         Ok(self.done())
     }
 
-    /// Arguments of the request that `parse` found complete in `buffer`.
+    /// Returns the arguments of the complete request that `parse` found in `buffer`.
     pub fn arguments<'a>(&'a self, buffer: &'a [u8]) -> Arguments<'a> {
         let bytes = if self.inline { &self.unquoted[..] } else { buffer };
         Arguments { bytes, ranges: &self.ranges }
@@ -130,14 +130,14 @@ impl Parser {
         self.bulk.map_or(0, |length| self.at + length as usize + 2)
     }
 
-    /// Makes use of the room that others had, while it has none.
+    /// Takes over the shared vector of ranges, if this parser has none of its own.
     pub fn borrow(&mut self, room: &mut Ranges) {
         if self.ranges.capacity() == 0 {
             std::mem::swap(&mut self.ranges, room);
         }
     }
 
-    /// Gives back what a request needed, for the next one of whom it may be.
+    /// Returns the vector of ranges after a request, so that the next connection can use it.
     pub fn shrink(&mut self, room: &mut Ranges) {
         if self.missing == 0 {
             if (room.capacity() + 1..=LENT_RANGES).contains(&self.ranges.capacity()) {
@@ -152,18 +152,18 @@ impl Parser {
         }
     }
 
-    /// Bytes it holds beside the request itself, beyond those that every connection may keep.
+    /// Bytes it holds in addition to the request, above the amount that every connection may keep.
     pub fn held(&self) -> usize {
         let ranges = self.ranges.capacity().saturating_sub(KEPT_RANGES);
         ranges * size_of::<(u32, u32)>() + self.unquoted.capacity().saturating_sub(KEPT_RANGES)
     }
 
-    /// Takes what is complete and short, as nearly all arguments are; it stops at what is not, or is
-    /// wrong, for who looks closer.
+    /// Parses complete short arguments, as nearly all are. It stops at any other argument or error, which
+    /// the slower code then handles.
     fn quickly(&mut self, buffer: &[u8], limits: &Limits) {
         let mut rest = buffer.get(self.at..).unwrap_or_default();
         let most = limits.bulk.min(STRICT_BULK as u64) as usize;
-        // Places first, as many as there may be: to append them singly is more work.
+        // Fills the vector up first and assigns the ranges then: appending one by one is slower.
         let from = self.ranges.len();
         let places = (self.missing as usize).min(rest.len() / 6);
         self.ranges.resize(from + places, (0, 0));
@@ -214,7 +214,7 @@ impl Parser {
         Ok(self.bulk)
     }
 
-    /// Finds the end of the line under way (its `\r`), once the byte behind that is there too.
+    /// Finds the end of the current line (its `\r`), once the byte after it has arrived too.
     fn line(&mut self, buffer: &[u8], too_long: &str) -> Result<Option<usize>, ProtocolError> {
         let from = self.searched.max(self.at);
         match buffer[from..].iter().position(|&byte| byte == b'\r') {
@@ -277,7 +277,7 @@ impl<'a> Arguments<'a> {
         Some(&self.bytes[start as usize..end as usize])
     }
 
-    /// Returns them with those of the given places in lower case.
+    /// Returns a copy with the arguments at the given indexes in lower case.
     pub fn lowered(&self, places: Range<usize>) -> Copied {
         let size = self.from(0).map(<[u8]>::len).sum();
         let mut copied =
@@ -302,7 +302,7 @@ impl<'a> Arguments<'a> {
         Arguments { ranges: self.ranges.get(count..).unwrap_or_default(), ..self }
     }
 
-    /// From the argument with this index on.
+    /// Returns the arguments from this index on.
     pub fn from(self, index: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone {
         let ranges = self.ranges.get(index..).unwrap_or_default();
         ranges.iter().map(move |&(start, end)| &self.bytes[start as usize..end as usize])
@@ -319,7 +319,8 @@ impl Index<usize> for Arguments<'_> {
     }
 }
 
-/// The line before an argument of less than 1,000 bytes: its length with its end, and the argument's.
+/// Parses the line before an argument of less than 1,000 bytes. Returns the length of the line with its end,
+/// and the length of the argument.
 #[inline]
 fn short(bytes: &[u8]) -> Option<(usize, usize)> {
     let line: &[u8; 4] = bytes.first_chunk()?;
@@ -347,7 +348,7 @@ const LONGEST_LINE: usize = 64 * 1024;
 const STRICT_ARGUMENTS: i64 = 10;
 const STRICT_BULK: i64 = 16384;
 const KEPT_RANGES: usize = 32;
-/// Room for more is not kept for others.
+/// A vector of ranges with a larger capacity is freed instead of shared.
 const LENT_RANGES: usize = 1 << 12;
 
 #[cfg(test)]

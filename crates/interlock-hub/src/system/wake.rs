@@ -1,4 +1,4 @@
-//! A descriptor to sleep on: readable once somebody has something for its owner.
+//! A descriptor that wakes a thread which sleeps in epoll: readable after `wake`.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -22,11 +22,11 @@ impl WakeUp {
 
     pub fn wake(&self) {
         let one = 1u64.to_ne_bytes();
-        // SAFETY: eight valid bytes. The counter cannot overflow: its owner looks first.
+        // SAFETY: eight valid bytes. The counter cannot overflow, because the owner resets it each time it wakes.
         unsafe { libc::write(self.event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// The owner's: until the next wake it is not readable.
+    /// Resets it: called by its owner; it is not readable until the next `wake`.
     pub fn silence(&self) {
         let mut count = [0u8; 8];
         // SAFETY: eight bytes of our own to write to.

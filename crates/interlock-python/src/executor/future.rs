@@ -1,7 +1,7 @@
-//! The executor's future: what `concurrent.futures.Future` is, without a lock and a condition made
-//! for each (794 ns there). `_condition` and `_waiters`, which `wait` and `as_completed` reach for, are
-//! made when first asked for. In Python it is also a subclass of the standard one, so that
-//! `isinstance` and `asyncio.wrap_future` take it. Its methods are in `future_methods`.
+//! The executor's future. It behaves like `concurrent.futures.Future`, but creates no lock and no
+//! condition in advance, which take 794 ns there. `_condition` and `_waiters`, which `wait` and
+//! `as_completed` access, are created on first use. In Python it is also a subclass of the standard
+//! class, so that `isinstance` and `asyncio.wrap_future` accept it. Its methods are in `future_methods`.
 
 use std::ops::DerefMut;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::runtime::fork;
 use crate::runtime::gil::GilMutex;
 use crate::runtime::once::Once;
 
-/// A result that is being made, or a message's handling.
+/// The result of a call, or of the handling of a message.
 #[pyclass(frozen, subclass, weakref, generic, module = "interlock._core")]
 pub struct Future {
     pub(crate) inner: GilMutex<Inner>,
@@ -59,7 +59,7 @@ pub(crate) struct Inner {
     pub callbacks: Vec<Py<PyAny>>,
     pub parked: Vec<Waker>,
     pub condition: Option<Py<PyAny>>,
-    /// In which process the condition was made.
+    /// Fork generation of the process that created the condition.
     pub condition_forks: u32,
     pub waiters: Option<Py<PyList>>,
 }
@@ -95,8 +95,8 @@ pub enum Outcome {
     Cancelled,
 }
 
-/// Those whom its end concerns, and what it no longer needs: to be dropped outside the lock, for
-/// what runs then may ask the future.
+/// The waiters and callbacks of an ended future, and the objects it no longer needs. These are dropped
+/// outside the lock, because a destructor may call the future.
 struct Ended {
     method: &'static str,
     waiters: Option<Py<PyList>>,
@@ -108,12 +108,12 @@ struct Ended {
 }
 
 impl Ended {
-    /// Returns whether what it no longer needs may run code as it goes: an argument with a
-    /// destructor, of which this is the last reference.
+    /// Returns whether dropping the objects may run code: this may be the last reference to an argument
+    /// with a destructor.
     fn drops_code(&self, py: Python<'_>) -> bool {
         let (call, exception) = &self._old;
         let Some(call) = call else { return exception.is_some() };
-        // SAFETY: an object that is held.
+        // SAFETY: the object is alive, because a reference to it is held.
         let is_held = |object: *mut ffi::PyObject| unsafe { ffi::Py_REFCNT(object) } > 1;
         let harmless = |argument: Borrowed<'_, '_, PyAny>| {
             is_held(argument.as_ptr())
@@ -131,12 +131,12 @@ impl Ended {
 }
 
 impl Future {
-    /// For a few loads and stores, never while Python code runs.
+    /// Locks the state, for a few loads and stores; never while Python code runs.
     pub(crate) fn lock(&self) -> impl DerefMut<Target = Inner> + '_ {
         self.inner.lock()
     }
 
-    /// Says what is to be called, before the future is put into its queue.
+    /// Sets the call, before the future is put into its queue.
     pub fn prepare(&self, queue: Py<Queue>, call: Call) {
         let mut inner = self.lock();
         inner.queue = Some(queue);
@@ -151,13 +151,14 @@ impl Future {
         self.lock().done()
     }
 
-    /// A worker begins, under the lease with this token. `None`: it is done, mostly cancelled.
+    /// Called by a worker that begins, under the lease with this token. `None`: the future is already
+    /// done, usually because it was cancelled.
     pub fn begin(&self, py: Python<'_>, token: u64) -> Option<Call> {
         let mut inner = self.lock();
         if inner.done() {
             return None;
         }
-        // It may be running already, under a lease that was revoked; this one counts from here on.
+        // It may already run under a lease that was revoked; from now on only this lease counts.
         inner.state = State::Running;
         inner.token = token;
         inner.call.as_ref().map(|call| Call {
@@ -179,9 +180,9 @@ impl Future {
         };
     }
 
-    /// Ends it, once: tells those who wait, then calls back. False: it is done already, or `counts` says
-    /// no. An error: a signal handler raised, and nothing is changed; or a callback was interrupted, and
-    /// all is done.
+    /// Ends the future once: wakes its waiters, then calls the callbacks. False: it was already done, or
+    /// `counts` returned false. Error: a signal handler raised, and nothing was changed; or a callback was
+    /// interrupted, and the future has ended.
     pub fn finish(
         slf: &Bound<'_, Self>,
         outcome: Outcome,
@@ -198,7 +199,7 @@ impl Future {
         raised.map_or(Ok(done), Err)
     }
 
-    /// As `finish`, for those who cannot let a signal keep them from it.
+    /// Like `finish`, but a signal cannot prevent it.
     pub fn finish_surely(
         slf: &Bound<'_, Self>,
         outcome: Outcome,
@@ -213,7 +214,7 @@ impl Future {
         done
     }
 
-    /// As `finish_surely`; an exception that interrupted a callback is returned, once all is done.
+    /// Like `finish_surely`; an exception that interrupted a callback is returned after the future has ended.
     pub fn finish_telling(
         slf: &Bound<'_, Self>,
         outcome: Outcome,
@@ -246,7 +247,7 @@ impl Future {
     ) -> bool {
         let py = slf.py();
         let unraisable = |error: PyErr| error.write_unraisable(py, Some(slf.as_any()));
-        // Nothing of Python runs in between, so that what `counts` says is still so.
+        // No Python code runs in between, so the result of `counts` is still valid.
         let ended = if counts() { slf.get().end(py, outcome) } else { None };
         if let Some(Ended { method, waiters: Some(waiters), .. }) = &ended {
             for waiter in waiters.bind(py) {
@@ -302,7 +303,7 @@ impl Future {
         })
     }
 
-    /// Sleeps until it is done. False: the time was up.
+    /// Sleeps until the future is done. False: the timeout passed.
     pub(crate) fn wait(
         slf: &Bound<'_, Self>,
         timeout: Option<&Bound<'_, PyAny>>,
@@ -313,7 +314,7 @@ impl Future {
             return Ok(true);
         }
         slf.get().check_lost(py)?;
-        // A wait that ends by itself cannot be a deadlock.
+        // A wait with a timeout cannot be a deadlock.
         let _blocked = match left {
             None => blocked::for_result(slf)?,
             Some(_) => None,
@@ -344,7 +345,8 @@ impl Future {
         }
     }
 
-    /// Pending at a fork, so that the parent makes the result: waiting here would never end.
+    /// Raises if the future was pending at a fork: only the parent will complete it, so a wait in this
+    /// process would never end.
     pub(crate) fn check_lost(&self, py: Python<'_>) -> PyResult<()> {
         if !self.is_lost() {
             return Ok(());
@@ -359,11 +361,11 @@ impl Future {
     }
 }
 
-/// The time at which those who wait for a future are woken.
+/// Time at which the waiters of a future are woken.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Wakes {
     AtOnce,
-    /// By a worker, which will call `wait::catch_up` before anything of Python can run.
+    /// Later, by a worker that calls `wait::catch_up` before any Python code can run.
     Late,
 }
 
@@ -371,10 +373,10 @@ pub(crate) fn call_back(slf: &Bound<'_, Future>, callback: &Bound<'_, PyAny>) ->
     let py = slf.py();
     if let Err(error) = callback.call1((slf,)) {
         if error.is_instance_of::<PyKeyboardInterrupt>(py) {
-            // Ctrl-C is the caller's.
+            // Ctrl-C is raised in the caller.
             return Err(error);
         }
-        // As the standard library does: an exception of a callback is logged and goes no further.
+        // As in the standard library, an exception of a callback is logged and not raised.
         let log = || -> PyResult<()> {
             let kwargs = PyDict::new(py);
             kwargs.set_item("exc_info", error.value(py))?;
@@ -402,7 +404,7 @@ pub(crate) static CANCELLED: Once<Py<PyType>> = Once::new();
 pub(crate) static INVALID: Once<Py<PyType>> = Once::new();
 static BROKEN: Once<Py<PyType>> = Once::new();
 
-/// An exception of the standard library's.
+/// Creates an exception of a class of the standard library.
 pub(crate) fn standard(py: Python<'_>, cell: &Once<Py<PyType>>, name: &str, text: &str) -> PyErr {
     match cell.import(py, "concurrent.futures", name) {
         Ok(class) if text.is_empty() => PyErr::from_type(class.clone(), ()),
@@ -411,7 +413,7 @@ pub(crate) fn standard(py: Python<'_>, cell: &Once<Py<PyType>>, name: &str, text
     }
 }
 
-/// A message was settled without being handled; if it is somebody's future, that is cancelled.
+/// Called when a message was settled without being handled: if it has a future, that is cancelled.
 pub fn settled_without_result(payload: &Bound<'_, PyAny>) -> PyResult<()> {
     if let Ok(future) = payload.cast::<Future>() {
         Future::finish(future, Outcome::Cancelled, || true)?;
@@ -419,8 +421,8 @@ pub fn settled_without_result(payload: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// A message was given up; if it is somebody's future, that ends with its last exception, or with
-/// `LeaseLost` if its handling never came to one.
+/// Called when a message became a dead letter. If it has a future, that ends with the last exception of
+/// the call, or with `LeaseLost` if no attempt raised one.
 pub fn given_up(payload: &Bound<'_, PyAny>) -> PyResult<()> {
     let Ok(future) = payload.cast::<Future>() else { return Ok(()) };
     let py = payload.py();

@@ -75,7 +75,7 @@ impl Table {
     /// Set a row as a whole, and return whether it was done.
     ///
     /// Args:
-    ///     ttl: seconds that it lives. Default: as the table says.
+    ///     ttl: seconds after which it expires. Default: the table's.
     ///     only: "absent" sets only a missing row, "present" only an existing one. Default: always.
     #[pyo3(signature = (key, row, /, *, ttl=None, only=None))]
     fn set(
@@ -105,9 +105,9 @@ impl Table {
 
     /// Return a row as the bytes in which the table keeps it, or the default if it is missing.
     ///
-    /// Columns of eight bytes come first, then those of four, two and one, then str and bytes, each with
-    /// two bytes in front that say how many of it count; all little-endian, in the order of the class
-    /// among their like, with nothing between them.
+    /// The columns are sorted by size: eight bytes, four, two, one, and then str and bytes. Columns of the
+    /// same size have the order of the class. Each str or bytes is preceded by its length in two bytes.
+    /// Numbers are little-endian, and there is no padding.
     #[pyo3(signature = (key, default=None, /))]
     fn get_bytes<'py>(
         &self,
@@ -127,7 +127,7 @@ impl Table {
     /// Set a row from the bytes that `get_bytes` returns, of this table or one with the same columns.
     ///
     /// Raises:
-    ///     ValueError: they are not as many, or no row of this table.
+    ///     ValueError: the length is wrong, or the bytes are not a valid row of this table.
     #[pyo3(signature = (key, row, /))]
     fn set_bytes(
         &self,
@@ -145,10 +145,10 @@ impl Table {
         with_key(key, |bytes| self.call(py, |table| table.write(bytes, &words, ttl, on))).map(drop)
     }
 
-    /// Set some columns of a row at once, and return whether there is a row.
+    /// Set some columns of a row in one step, and return whether the row exists.
     ///
     /// Raises:
-    ///     TypeError, ValueError: a column cannot hold its value, or is not there; the row is as before.
+    ///     TypeError, ValueError: a column does not exist or cannot hold its value; the row is unchanged.
     #[pyo3(signature = (key, /, **columns))]
     fn patch(
         &self,
@@ -181,13 +181,13 @@ impl Table {
         with_key(key, |bytes| self.call(py, |table| table.expire(bytes, ttl)))
     }
 
-    /// Have a row live for ever, and return whether it is there and would have expired.
+    /// Remove the expiry of a row; return whether the row exists and had one.
     #[pyo3(signature = (key, /))]
     fn persist(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         with_key(key, |bytes| self.call(py, |table| table.persist(bytes)))
     }
 
-    /// Return how many seconds a row has to live; None for ever.
+    /// Return the seconds until a row expires; None if it does not expire.
     ///
     /// Raises:
     ///     KeyError: the row is missing.
@@ -198,7 +198,7 @@ impl Table {
         Ok(ttl.map(|ttl| ttl.as_secs_f64()))
     }
 
-    /// Note an access to a row, and return whether it is there.
+    /// Count as an access to a row, and return whether the row exists.
     #[pyo3(signature = (key, /))]
     fn touch(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         with_key(key, |bytes| self.call(py, |table| table.touch(bytes)))
@@ -232,13 +232,13 @@ impl Table {
         there.then(|| self.made(py, &words)).transpose()
     }
 
-    /// A row of its words.
+    /// Returns the row that has these words.
     #[inline]
     pub(super) fn made<'py>(&self, py: Python<'py>, words: &[u64]) -> PyResult<Bound<'py, PyAny>> {
         self.rows(py).made(py, self.patient.schema().columns(), words)
     }
 
-    /// The words of a row.
+    /// Returns the words of a row.
     #[inline]
     pub(super) fn words(&self, py: Python<'_>, row: &Bound<'_, PyAny>) -> PyResult<Words> {
         self.rows(py).words(py, &self.patient, row)
@@ -257,7 +257,7 @@ impl Table {
     }
 }
 
-/// The default of a call that takes one, and without it raises.
+/// Returns the default that a call was given, if any. Such a call raises if it has none.
 pub(super) fn one_default<'py>(
     default: &Bound<'py, PyTuple>,
     call: &str,

@@ -1,4 +1,4 @@
-//! The place where messages go, and how.
+//! Settings of a connection to an upstream.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,23 +9,24 @@ use crate::network::secure::Tls;
 pub struct Settings {
     /// `HOST:PORT`, or `unix:PATH`, with `@` before an abstract name.
     pub address: String,
-    /// `None`: plain bytes.
+    /// `None`: without TLS.
     pub tls: Option<Tls>,
-    /// `None`, with a password: the default user.
+    /// `None`: the default user, if there is a password.
     pub user: Option<String>,
     pub password: Option<String>,
     pub protocol: Protocol,
-    /// For a connection to be made, and for an upstream that does not move: neither takes bytes nor answers.
+    /// Time limit for connecting, and for an upstream that neither reads bytes nor answers.
     pub timeout: Duration,
-    /// The sender, for life: [`Spool::origin`](crate::spool::Spool::origin). A hub takes one connection of a
-    /// sender at a time, and tells by it the ways apart that messages of one origin came.
+    /// Permanent id of the sender: [`Spool::origin`](crate::spool::Spool::origin). A hub accepts one connection
+    /// per sender at a time. If messages of one origin arrive by several routes, it distinguishes the routes by
+    /// their senders.
     pub sender: u128,
 }
 
-/// The commands by which messages are given to an upstream.
+/// The commands that send messages to an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// A hub's RELAY: each message once, acknowledged when it is as safe as the hub makes it.
+    /// A hub's RELAY: each message once, acknowledged as the hub's own stores require.
     #[default]
     Relay,
     /// PUBLISH: every subscriber gets it, at least once.

@@ -2,7 +2,7 @@
 //! nor keeps it. A table in a file adds an offset, which continues its time after a reboot of the
 //! machine.
 //!
-//! It is read at the resolution of the kernel's tick (1 to 10 ms), which takes a fifth of the time.
+//! It is read at the resolution of the kernel's tick (1 to 10 ms): that is five times as fast as a precise reading.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -18,17 +18,17 @@ pub enum Source {
 #[derive(Debug)]
 pub struct Clock {
     source: Source,
-    /// From the boot clock to the table's time.
+    /// Added to the boot clock to get the table's time.
     offset: u64,
-    /// The time at which the difference was last measured, by the clock that is read.
+    /// Time at which `asleep` was last measured, by the monotonic clock.
     measured: AtomicU64,
-    /// From the clock that is read to the boot clock: what the machine has slept.
+    /// Difference between the boot clock and the monotonic clock: the time that the machine has slept.
     asleep: AtomicU64,
 }
 
-/// The longest tick of a kernel, ns: as far the time that is read may be behind.
+/// The longest tick of a kernel, ns. A coarse reading may be behind by that much.
 pub const COARSEST: u64 = 10_000_000;
-/// Time that a measured difference is trusted: after a sleep rows live on for this long.
+/// Time for which `asleep` is not measured again, ns. After a sleep, rows may live longer by this.
 const TRUSTED: u64 = 10_000_000;
 
 impl Clone for Clock {
@@ -51,7 +51,7 @@ impl Clock {
             return now.load(Relaxed);
         }
         let now = read(libc::CLOCK_MONOTONIC_COARSE);
-        // Relaxed: whichever of two measures it is, both are right.
+        // Relaxed: another thread's measurement is as good.
         if now.saturating_sub(self.measured.load(Relaxed)) > TRUSTED {
             self.measure(now);
         }
@@ -60,9 +60,9 @@ impl Clock {
 
     #[cold]
     fn measure(&self, now: u64) {
-        // In a time namespace it may be less than nothing.
+        // In a time namespace the difference may be negative.
         let asleep = boot().wrapping_sub(read(libc::CLOCK_MONOTONIC));
-        // Two reads one after the other differ by less; so the time does not fall.
+        // Two consecutive readings differ by less. Ignoring such changes keeps the time from falling.
         let changed = asleep.wrapping_sub(self.asleep.load(Relaxed)).cast_signed();
         if changed.unsigned_abs() > 1_000_000 {
             self.asleep.store(asleep, Relaxed);
@@ -71,12 +71,12 @@ impl Clock {
     }
 }
 
-/// The time since the machine started, its sleep counted.
+/// Returns the time since the machine started, including sleep.
 pub fn boot() -> u64 {
     read(libc::CLOCK_BOOTTIME)
 }
 
-/// The time of day, since 1970.
+/// Returns the time since 1970.
 pub fn real() -> u64 {
     read(libc::CLOCK_REALTIME)
 }

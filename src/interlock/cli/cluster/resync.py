@@ -26,8 +26,8 @@ def add_to(commands: Any) -> None:
         "make a node drop its rows and read them again",
         (WAIT,),
         arguments=(("ID", "the node", None),),
-        about="It reads the log from its oldest checkpoint that is still in the log, or copies "
-        "another node's. Refused by the last serving node.",
+        about="It continues from the oldest of its checkpoints whose position the log still has, "
+        "or copies another node's checkpoint. Refused by the last serving node.",
     )
 
 

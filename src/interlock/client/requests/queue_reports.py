@@ -46,7 +46,7 @@ class Watch:
         self._put: collections.deque[tuple[int, float]] = collections.deque(maxlen=8)
         self._every = min(slow_wait / 4, LONGEST) if slow_wait else LONGEST
         self.next_put = self._next_kept = 0.0
-        """The time from which `noted` wants the next put, by time.monotonic()."""
+        """Time before which `noted` ignores puts, by time.monotonic()."""
         if not (slow_wait or warn_depth or warn_lane_depth):
             self.next_put = math.inf
         self.due: float | None = None
@@ -99,7 +99,7 @@ class Watch:
         if not deep and not lanes:
             self._lanes_told.clear()
             return
-        # One step of il1_hot, not all of it: some lanes, of thousands.
+        # One step of il1_hot covers only some of thousands of lanes; all steps would cost too much.
         _, depths = yield from wire.hot(self._operations.on(session), b"0")
         if deep:
             self._depth_told = depth

@@ -18,7 +18,7 @@ from interlock.roots import Roots
 HOT = 50
 """Maximum keys of a queue that are shown."""
 PAGES = 8
-"""Maximum round trips for them."""
+"""Maximum round trips to find the keys with most messages."""
 PAUSED = 1_000
 """Maximum paused keys that are shown."""
 PROBED = 1_000
@@ -56,8 +56,8 @@ async def server(call: Call) -> dict[str, Any]:
 def _refused(operator: Operator, counts: QueueCounts, kind: str) -> dict[str, str]:
     """Return the queues that this user may not operate, each with the engine's reason.
 
-    Under an empty name the reason for all of them. The check calls a function without effect, which
-    is refused as a change would be: on a hub by its class, on Redis by the commands that it runs.
+    If all are refused, the empty name has the reason too. The check calls a function that changes
+    nothing but needs the same rights as a change.
     """
     try:
         names = counts.names(operator)[:PROBED] or [NO_QUEUE]
@@ -174,7 +174,7 @@ def _options(operator: Operator, name: str) -> dict[str, str]:
 def existing(operator: Operator, counts: QueueCounts, name: str) -> dict[str, int]:
     """Return the counts of a queue; raise Refusal if it does not exist."""
     stats = operator.stats(name)
-    # A queue that was ever put into, declared, sealed or paused is found by its counts or its name.
+    # Reading the counts of a missing queue returns zeros, so they alone do not show that it exists.
     known = any(stats.get(count) for count in ("puts", "unsettled", "sealed", "paused", "dead"))
     if known or name in counts.names(operator):
         return stats

@@ -1,4 +1,4 @@
-//! The unsettled messages, each found by its place and by its id, and what only few of them have.
+//! The unsettled messages, found by slot number or id, and the data that only few messages have.
 
 use std::ops::Index;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use crate::queue::parts::slab::{Slab, NONE};
 use crate::queue::types::message::{Extra, Failing, Message, GATED, PARKED, SILENT, TOKEN};
 use crate::queue::types::{RetryPart, State};
 
-/// The messages. One is read at its place, and changed by a method here.
+/// The messages. Callers read a message by its slot, and change it by the methods here.
 #[derive(Debug)]
 pub struct Records<P> {
     messages: Slab<Message<P>>,
     extras: Slab<Extra>,
     places: Places,
-    /// Bytes of the last errors of messages, and of what they are in.
+    /// Bytes of the last errors of messages, with their allocations.
     errors: usize,
 }
 
-/// The remains of a message that was taken out.
+/// Data of a message that was removed.
 #[derive(Debug)]
 pub struct Removed<P> {
     pub id: u64,
@@ -27,7 +27,7 @@ pub struct Removed<P> {
     pub first_edge: u32,
     pub state: Option<State>,
     pub flags: u8,
-    /// The place of what only few messages have, for `take_extra`.
+    /// Slot of the data that only few messages have, for `take_extra`.
     extra: u32,
 }
 
@@ -36,7 +36,7 @@ impl<P> Records<P> {
         Records { messages: Slab::new(), extras: Slab::new(), places: Places::new(), errors: 0 }
     }
 
-    /// Bytes of records and tables, used or kept for their room.
+    /// Bytes of records and tables, including unused capacity.
     pub fn bytes(&self) -> usize {
         self.messages.bytes() + self.extras.bytes() + self.places.bytes()
     }
@@ -50,18 +50,18 @@ impl<P> Records<P> {
         self.messages.len()
     }
 
-    /// No place is at or above it.
+    /// One more than the highest slot.
     pub fn end(&self) -> u32 {
         self.messages.end()
     }
 
-    /// The message at a place, if one may be there; free ones have no state.
+    /// Returns the message in a slot. `None`: the slot does not exist. A free slot has no state.
     #[inline]
     pub fn get(&self, at: u32) -> Option<&Message<P>> {
         self.messages.get(at)
     }
 
-    /// Every message and its place, in no order.
+    /// Returns every message and its slot, in no particular order.
     pub fn all(&self) -> impl Iterator<Item = (u32, &Message<P>)> {
         self.messages.places().filter(|(_, message)| message.state.is_some())
     }
@@ -75,7 +75,7 @@ impl<P> Records<P> {
         at
     }
 
-    /// Takes a message out. What only few messages have is taken next, by `take_extra`.
+    /// Removes a message. Call `take_extra` next, for the data that only few messages have.
     #[inline(always)]
     pub fn remove(&mut self, at: u32) -> Removed<P> {
         let removed = self.messages.take(at, |message| {
@@ -88,7 +88,7 @@ impl<P> Records<P> {
         removed
     }
 
-    /// Takes what only few messages have, if this one had any of it.
+    /// Removes the data that only few messages have, if this one had any.
     #[inline(always)]
     pub fn take_extra(&mut self, removed: &Removed<P>) -> Option<Extra> {
         if removed.extra == NONE {
@@ -102,14 +102,14 @@ impl<P> Records<P> {
         Some(extra)
     }
 
-    /// The place of an unsettled message.
+    /// Returns the slot of an unsettled message.
     #[inline]
     pub fn find(&self, id: u64) -> Option<u32> {
         self.places.get(id, |place| self.messages.get(place).map_or(0, |message| message.id))
     }
 
-    /// The first unsettled id from `from` on and below `end`, and its place; looks at `steps` ids
-    /// at most. Without one: the id to continue from, and `NONE`.
+    /// Returns the first unsettled id from `from` to before `end`, and its slot. Looks at `steps` ids at
+    /// most; if it finds none, returns the id to continue from, and `NONE`.
     pub fn next_from(&self, from: u64, end: u64, steps: u32) -> (u64, u32) {
         self.places.next_from(from, end, steps, |place| self.messages[place].id)
     }
@@ -131,7 +131,7 @@ impl<P> Records<P> {
         self.extra(at).map_or(1, |extra| extra.attempt.max(1))
     }
 
-    /// The record of what only few messages have, if this one has any of it.
+    /// Returns the data that only few messages have, if this one has any.
     #[inline]
     pub fn extra(&self, at: u32) -> Option<&Extra> {
         match self.messages[at].extra {
@@ -140,7 +140,7 @@ impl<P> Records<P> {
         }
     }
 
-    /// The same, made if need be.
+    /// Like `extra`, but creates the data if it is missing.
     fn extra_mut(&mut self, at: u32) -> &mut Extra {
         if self.messages[at].extra == NONE {
             self.messages[at].extra = self.extras.insert(Extra::default());
@@ -171,14 +171,14 @@ impl<P> Records<P> {
         message
     }
 
-    /// The lease at this place has it.
+    /// Notes that the lease with this number holds it.
     #[inline]
     pub fn set_leased(&mut self, at: u32, lease: u32) {
         let message = &mut self.messages[at];
         (message.state, message.hold) = (Some(State::Leased), lease);
     }
 
-    /// It is held, backs off or is delayed; for both of the latter it can be among timers from now on.
+    /// Sets its state to held, backing off or delayed. In the last two states it can have a timer.
     pub fn set_stopped(&mut self, at: u32, state: State) {
         let message = &mut self.messages[at];
         (message.state, message.hold) = (Some(state), 0);
@@ -201,7 +201,7 @@ impl<P> Records<P> {
         self.messages[at].flags &= !GATED;
     }
 
-    /// It is set aside while it is ready, or no longer.
+    /// Notes whether it is ready but set aside, because a key of it is paused.
     pub fn set_parked(&mut self, at: u32, parked: bool) {
         let message = &mut self.messages[at];
         message.flags = if parked { message.flags | PARKED } else { message.flags & !PARKED };
@@ -219,20 +219,20 @@ impl<P> Records<P> {
         self.extra_mut(at).attempt = attempt;
     }
 
-    /// The token of the lease that ran out last, where it is to be handed out alone; 0: it is not.
+    /// Token of its last lease that expired, if it must be leased alone because of that; else 0.
     #[inline]
     pub fn suspect(&self, at: u32) -> u64 {
         self.extra(at).map_or(0, |extra| extra.suspect & TOKEN)
     }
 
-    /// As `suspect`, from a snapshot too.
+    /// Sets the result of `suspect`; also used by the restore of a snapshot.
     pub fn set_suspect(&mut self, at: u32, token: u64) {
         if token != self.extra(at).map_or(0, |extra| extra.suspect) {
             self.extra_mut(at).suspect = token;
         }
     }
 
-    /// Returns how often in a row its lease ran out before the holder had said whether its handler began.
+    /// Number of consecutive leases that expired before the consumer reported that its handler began.
     pub fn silent(&self, at: u32) -> u64 {
         self.extra(at).map_or(0, |extra| extra.suspect >> SILENT)
     }
@@ -253,19 +253,19 @@ impl<P> Records<P> {
         self.extra_mut(at).dedup = Some(dedup);
     }
 
-    /// Sets the place of a message among its timers.
+    /// Sets the index of a message among the timers.
     #[inline]
     pub fn set_timer(&mut self, at: u32, position: u32) {
         self.extras[self.messages[at].extra].timer = position;
     }
 
-    /// Its place among its timers.
+    /// Returns its index among the timers.
     #[inline]
     pub fn timer(&self, at: u32) -> u32 {
         self.extras[self.messages[at].extra].timer
     }
 
-    /// The last failure of a message, and the policy of its put, if it has either.
+    /// Returns the last failure of a message and its own retry policy, if it has either.
     pub fn failing(&self, at: u32) -> Option<&Failing> {
         self.extra(at)?.failing.as_deref()
     }
@@ -282,7 +282,7 @@ impl<P> Records<P> {
         self.errors = self.errors.wrapping_add_signed(more);
     }
 
-    /// Takes out what is known of its failures.
+    /// Removes and returns its last failure and its own policy.
     pub fn take_failing(&mut self, at: u32) -> Failing {
         let extra = self.messages[at].extra;
         let taken = if extra == NONE { None } else { self.extras[extra].failing.take() };
@@ -299,14 +299,13 @@ impl<P> Records<P> {
         }
     }
 
-    /// Returns whether a ticket belongs to the message at its place, and that is ready and not set
-    /// aside.
+    /// Returns whether the ticket is current: its slot still has that message, ready and not set aside.
     #[inline]
     pub fn is_ready(&self, ticket: &Ticket) -> bool {
         self.stands_for(ticket, 0)
     }
 
-    /// Returns whether a ticket belongs to a ready message that was set aside.
+    /// Returns whether the ticket's slot still has that message, ready but set aside.
     pub fn is_parked(&self, ticket: &Ticket) -> bool {
         self.stands_for(ticket, PARKED)
     }

@@ -1,15 +1,14 @@
-//! The line of puts that wait for room, and the turn of the first (clause 11).
+//! The line of puts that wait for room, and when room is reserved for the first of them (clause 11).
 //!
-//! A put that finds room enters, before those for which there is too little: the holder of a lease
-//! may have to put before it settles, and if it were kept out, nothing would ever be settled. But a
-//! put that needs much must get its turn under a stream of those that need little. So in turns: the
-//! first in line is passed; then room is *kept* for it, and no other put enters, for as long as
-//! that leads to something; then it is passed again, for as long as room was kept. Each time
-//! nothing came of it, room is kept longer the next time, until it exceeds the time that consumers
-//! take for a message.
+//! A put that fits enters the queue at once, even if larger puts wait: the holder of a lease may have to
+//! put before it settles, and if it had to wait, nothing would ever be settled. But a large put must not
+//! wait for ever because small ones keep entering. So two phases alternate. First, other puts may pass the
+//! first in line. Then room is *kept* for it: no other put enters, for as long as messages are settled and
+//! the room grows. If that was not enough, puts may pass again for as long as room was kept, and the next
+//! time room is kept for twice as long, until that exceeds the time that consumers take for a message.
 //!
-//! Nobody who fits is kept out for longer than [`LONGEST`] without a message being settled, and what is
-//! settled while nothing enters makes room: so nobody waits for ever.
+//! No put that fits is kept out for longer than [`LONGEST`] unless a message is settled, and each
+//! settlement while no put enters makes room. So no put waits for ever.
 //!
 //! ```
 //! use interlock_core::queue::waiting::room::{Load, Need, RoomLine, PASSES, SHORTEST};
@@ -30,14 +29,14 @@ use std::collections::BTreeMap;
 use crate::queue::scheduler::Scheduler;
 use crate::queue::types::{Kind, Time};
 
-/// The number of times the first in line is passed before room is kept for it; fewer if that takes
-/// longer than [`PATIENCE`].
+/// Number of puts that may pass the first in line before room is kept for it; fewer if they take longer
+/// than [`PATIENCE`].
 pub const PASSES: u32 = 64;
-/// µs.
+/// Longest time in µs for which the first in line is passed.
 pub const PATIENCE: u64 = 1_000_000;
-/// For how many µs room is kept the first time without anything being settled; twice as long each time more.
+/// Time in µs for which room is kept, the first time, if nothing is settled. It doubles each time.
 pub const SHORTEST: u64 = 10_000;
-/// The most that comes to, µs.
+/// Maximum of that time, µs.
 pub const LONGEST: u64 = 10_000_000;
 
 /// The room that a waiting put needs.
@@ -45,15 +44,15 @@ pub const LONGEST: u64 = 10_000_000;
 pub struct Need {
     /// Messages.
     pub count: usize,
-    /// Bytes of them all.
+    /// Bytes of all its messages.
     pub size: u64,
 }
 
-/// The load of a queue, as far as it matters to a put that waits for room.
+/// The state of a queue that matters to a put that waits for room.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     pub unsettled: u64,
-    /// Something is leased or can be, so that something may be settled.
+    /// A message is leased or ready, so that one may be settled.
     pub works: bool,
     /// There is room for the first in line.
     pub fits: bool,
@@ -65,11 +64,11 @@ struct Turn {
     /// The number of the put whose turn it is.
     of: u64,
     passed: u32,
-    /// For how long room is kept the next time, or is kept now, while nothing is settled.
+    /// Time for which room is kept while nothing is settled: now, or the next time.
     span: u64,
-    /// Passed since then.
+    /// Start of the phase in which puts may pass.
     since: Time,
-    /// And until then at least.
+    /// Earliest end of that phase.
     open_until: Time,
     kept: Option<Kept>,
 }
@@ -102,7 +101,7 @@ impl Turn {
                 (true, false)
             }
             Some(kept) if now < kept.until && hopeful => (true, false),
-            // It leads to something: there is too little room, and it grows.
+            // Keeping room helps: there is still too little, but it grows.
             Some(kept) if load.works && !load.fits && load.unsettled < kept.unsettled => {
                 kept.unsettled = load.unsettled;
                 kept.until = now.saturating_add(self.span);
@@ -122,7 +121,7 @@ impl Turn {
 #[derive(Clone, Copy, Debug)]
 struct Place {
     need: Need,
-    /// It was called, and has not come yet.
+    /// It was woken, and has not run yet.
     called: bool,
 }
 
@@ -130,8 +129,8 @@ struct Place {
 #[derive(Debug, Default)]
 pub struct RoomLine {
     places: BTreeMap<u64, Place>,
-    /// The number of puts by the messages that they need, and by the bytes: the least need says
-    /// whether to look.
+    /// Number of puts by the messages they need, and by the bytes they need. If there is not even room for
+    /// the smallest need, the line need not be searched.
     counts: BTreeMap<usize, u32>,
     sizes: BTreeMap<u64, u32>,
     turn: Option<Turn>,
@@ -155,7 +154,7 @@ impl RoomLine {
         self.places.is_empty()
     }
 
-    /// Adds a put to the line, or keeps its old place.
+    /// Adds a put to the line; one that is already in it keeps its place.
     pub fn enter(&mut self, number: u64, need: Need) {
         self.leave(number);
         more(&mut self.counts, need.count);
@@ -170,7 +169,7 @@ impl RoomLine {
         }
     }
 
-    /// It was called, and comes when it can.
+    /// Notes that a put was woken.
     pub fn called(&mut self, number: u64) {
         if let Some(place) = self.places.get_mut(&number) {
             place.called = true;
@@ -196,14 +195,14 @@ impl RoomLine {
         let load = load(place.need);
         let (keeps, ended) = self.turn_of(first, now).keeps(now, load);
         if ended && load.fits && place.called {
-            // It was called and did not come: a task of a loop that is busy, or stopped. It queues
-            // again when it comes.
+            // It was woken and did not run: a task whose loop is busy or stopped. It enters the line
+            // again when it runs.
             self.leave(first);
         }
         keeps
     }
 
-    /// Somebody took room; `me`: its number in the line, if it had one.
+    /// Notes that a put entered; `me`: its number in the line, if it waited.
     pub fn passed_by(&mut self, me: Option<u64>, now: Time) {
         if let Some((first, _)) = self.first().filter(|(first, _)| me.is_none_or(|me| *first < me))
         {
@@ -219,8 +218,7 @@ impl RoomLine {
         self.turn.get_or_insert_with(|| Turn::new(first, now))
     }
 
-    /// Returns the time at which those who are kept out should look again, if nothing happens
-    /// before.
+    /// Returns the time at which puts that are kept out should try again, if nothing happens before.
     #[inline]
     pub fn due(&self) -> Option<Time> {
         match &self.turn {
@@ -231,7 +229,7 @@ impl RoomLine {
         }
     }
 
-    /// Those from a number on for whom there is room, in order; `keeps`: only the first in line is asked.
+    /// Returns the puts that fit, in order, from a number on. `keeps`: considers only the first in line.
     pub fn fitting<'a, F: Fn(Need) -> bool + 'a>(
         &'a self,
         from: u64,

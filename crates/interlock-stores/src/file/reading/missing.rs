@@ -12,26 +12,26 @@ pub enum Found {
 /// Messages that follow each other and cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// They are at these positions: none is before `from`, none behind `to`.
+    /// The first and the last possible position of these messages.
     pub from: Position,
     pub to: Position,
-    /// Their number; 0 if it is unknown. Of files that topics share, messages of all topics count.
+    /// Their number; 0 if it is unknown. In a file that several topics share, it counts the messages of all.
     pub messages: u64,
-    /// The file in which this shows, and the reason.
+    /// The file that is missing or damaged.
     pub file: String,
     pub why: &'static str,
 }
 
 /// The reasons.
 pub const DATA_GONE: &str = "the data file is gone";
-pub const CHANGED: &str = "the data is not what was written";
+pub const CHANGED: &str = "the data does not match its checksum";
 pub const NO_RECORDS: &str = "records of the index cannot be read, or are gone";
 pub const FILES_GONE: &str = "files before it are gone, or their indexes";
 pub const OLDER_GONE: &str = "older files are gone";
-pub const BEGUN_ANEW: &str = "the files were removed, and others begun";
+pub const BEGUN_ANEW: &str = "the files were removed and replaced by new ones";
 
 impl Missing {
-    /// Takes in what follows.
+    /// Merges the gap after it.
     pub fn extend(&mut self, next: &Missing) {
         self.to = self.to.max(next.to);
         self.messages = match (self.messages, next.messages) {

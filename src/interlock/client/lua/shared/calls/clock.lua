@@ -1,5 +1,5 @@
--- The time in µs since 1970: the server's, for clients disagree. Tests put another in its place. Answers also its
--- digits, where they are at hand.
+-- Returns the server's time in µs since 1970, and its decimal text if no digits have to be padded. Clients' clocks
+-- are not used, because they differ. Tests replace this function.
 local function now_of(_)
   local time = redis_call('TIME')
   local seconds, part = time[1], time[2]
