@@ -125,7 +125,9 @@ def test_a_stalled_upstream_holds_up_its_publishers_alone_and_within_bounds(
             publisher.join()
 
 
-def test_the_first_upstream_that_works_gets_it_and_the_first_of_all_again(place: Place) -> None:
+def test_a_priority_store_sends_to_the_first_upstream_that_works_and_returns_to_the_first(
+    place: Place,
+) -> None:
     first, second = free_port(), free_port()
     folders = [place.folder / name for name in ("first", "second")]
     for folder in folders:

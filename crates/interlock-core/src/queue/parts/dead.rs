@@ -85,6 +85,7 @@ impl<P> DeadLetters<P> {
         self.letters.len() * OF_A_LETTER + self.bytes
     }
 
+    /// Returns whether there are as many as `maxdead` allows.
     pub fn full(&self) -> bool {
         self.letters.len() >= self.most
     }
