@@ -97,7 +97,7 @@ build: $(BUILT) ## the core, optimised, and the package in .venv; DEV=1: quick t
 wheel: $(RELEASE_TOOLS) ## wheels for every CPython from 3.11 on and either libc of Linux, in target/wheels
 	@scripts/prepare.sh rust
 	$(call step,building the wheels)
-	@scripts/wheels.sh target/wheels
+	@scripts/wheels/build.sh target/wheels
 
 .PHONY: sdist
 sdist: $(BUILD_TOOLS) ## the sources that pip can build, in target/sdist
@@ -107,7 +107,7 @@ sdist: $(BUILD_TOOLS) ## the sources that pip can build, in target/sdist
 
 .PHONY: try-wheel
 try-wheel: wheel sdist ## install the wheel on every CPython found and the sdist on one, each alone, and use them
-	@scripts/try_wheels.sh target/wheels target/sdist
+	@scripts/wheels/try.sh target/wheels target/sdist
 
 FORCE:
 
@@ -224,7 +224,7 @@ test-valkey: $(BUILT) $(DEVELOP_TOOLS) ## the tests on Redis again on a Valkey, 
 
 .PHONY: test-all
 test-all: test try-wheel ## the same, then try the wheel alone, and run its Python tests on every CPython from 3.11 found
-	@scripts/test_wheel.sh $$(ls target/wheels/*.whl | grep -v musllinux) $(ARGS)
+	@scripts/wheels/test.sh $$(ls target/wheels/*.whl | grep -v musllinux) $(ARGS)
 
 .PHONY: docs
 docs: $(BUILT) $(DEVELOP_TOOLS) ## run every snippet and example, check every link, build the crate's reference

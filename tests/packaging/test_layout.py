@@ -99,14 +99,14 @@ CYCLES_OF_FOLDERS = {
 
 
 def test_no_folder_has_too_many_files() -> None:
-    python = [
+    folders = [
         path.relative_to(ROOT).parent.as_posix()
-        for path in SOURCES
+        for path in (*SOURCES, *(ROOT / "scripts").rglob("*.sh"))
         if path.relative_to(ROOT).parts[0] in ("src", "tests", "examples", "scripts", "benchmarks")
     ]
     over = {
         folder: count
-        for folder, count in Counter(python).items()
+        for folder, count in Counter(folders).items()
         if count > CROWDED.get(folder, MOST_FILES)
     }
     assert not over, "group the files, as CONTRIBUTING.md says"

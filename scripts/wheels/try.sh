@@ -1,12 +1,12 @@
 #!/bin/sh
 # Installs and uses the files of a release, without src/:
 #
-#   scripts/try_wheels.sh target/wheels target/sdist
+#   scripts/wheels/try.sh target/wheels target/sdist
 #
 # The wheel in a new environment of every CPython >= 3.11 found: first alone, without dependencies;
 # then with them, also from a folder. The sdist is built and used on one of them.
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 wheels=$1
 sdists=$2
@@ -16,7 +16,7 @@ pip() {
 }
 use() {
     # -I: neither the folder nor the environment adds a path.
-    PATH="$PWD/$env/bin:$PATH" "$env/bin/python" -I scripts/try_install.py "$@"
+    PATH="$PWD/$env/bin:$PATH" "$env/bin/python" -I scripts/wheels/try_install.py "$@"
 }
 for python in $(scripts/prepare.sh pythons); do
     version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')

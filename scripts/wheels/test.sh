@@ -1,9 +1,9 @@
 #!/bin/sh
 # Runs the Python tests against a built wheel, without src/, on every CPython >= 3.11 found:
 #
-#   scripts/test_wheel.sh target/wheels/interlock-*.whl [what to pass to pytest]
+#   scripts/wheels/test.sh target/wheels/interlock-*.whl [what to pass to pytest]
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 wheel=$1
 shift

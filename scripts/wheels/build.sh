@@ -1,13 +1,13 @@
 #!/bin/sh
 # Builds the wheels of this machine's processor, into a folder that is emptied first:
 #
-#   scripts/wheels.sh FOLDER [gnu] [musl]
+#   scripts/wheels/build.sh FOLDER [gnu] [musl]
 #
 # On Linux, one for glibc from 2.17 on (manylinux2014) and one for musl from 1.2 on, both linked by zig,
 # whose libc files make the result the same on every machine. Elsewhere one, linked by the system's
 # own linker.
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 folder=$1
 shift

@@ -1,6 +1,6 @@
 """Uses an installed Interlock: its core alone, or its tasks through a hub, too.
 
-scripts/try_install.py core|tasks ...
+scripts/wheels/try_install.py core|tasks ...
 """
 
 import json
