@@ -13,7 +13,7 @@ use interlock_stores::disk::{Disk, Entry};
 use interlock_stores::StoreError;
 
 pub use checkpoints::{Checkpoints, Point, Reach, Saved};
-pub use ring::{Kept, Limits, Ring};
+pub use ring::{Kept, Limits, Ring, Unsynced};
 
 /// A damaged file.
 #[derive(Clone, Debug, PartialEq, Eq)]

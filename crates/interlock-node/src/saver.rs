@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use interlock_log::checkpoint::Later;
 use interlock_stores::disk::Disk;
 
-use crate::files::{Checkpoints, Point};
+use crate::files::{Checkpoints, Point, Unsynced};
 
 pub struct Saver<D: Disk> {
     checkpoints: Arc<Mutex<Checkpoints<D>>>,
@@ -38,11 +38,12 @@ impl<D: Disk> Saver<D> {
         self.saving.is_some()
     }
 
-    /// Begins to write a checkpoint. Errors: the thread cannot be started.
-    pub fn begin(&mut self, point: Point, later: Later) -> Result<(), String> {
+    /// Begins to write a checkpoint, once the ring is on disk. Errors: the thread cannot be started.
+    pub fn begin(&mut self, point: Point, later: Later, ring: Unsynced<D>) -> Result<(), String> {
         let (checkpoints, cancelled) = (self.checkpoints.clone(), Arc::new(AtomicBool::new(false)));
         let is_cancelled = cancelled.clone();
         let write = move || {
+            ring.sync().map_err(|error| error.to_string())?;
             let bytes = later();
             let mut checkpoints = lock(&checkpoints);
             if cancelled.load(SeqCst) {

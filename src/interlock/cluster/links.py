@@ -23,6 +23,7 @@ from interlock.cluster.database.behind import parts
 from interlock.cluster.scans import NOWHERE
 from interlock.cluster.streams import (
     PositionLost,
+    StreamDenied,
     StreamMissing,
     StreamUnavailable,
     StreamUnfit,
@@ -240,7 +241,8 @@ class Link:
                 self._step()
             except Exception as error:
                 known = isinstance(error, StreamUnavailable)
-                if self.figures.state != "cut":
+                is_new = isinstance(error, StreamDenied) and str(error) != self.figures.error
+                if self.figures.state != "cut" or is_new:
                     logger.warning(
                         "the link to data centre %s is cut: %s", self.dc, error, exc_info=not known
                     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import threading
@@ -58,8 +57,15 @@ class Membership:
         if self._thread.is_alive():
             self._thread.join()
         if self._name:
-            with contextlib.suppress(InterlockError, OSError):
+            try:
                 withdraw(self._client, self._cluster, self._name)
+            except (InterlockError, OSError) as error:
+                logger.warning(
+                    "node %s cannot withdraw its announcement, which expires in %g s: %s",
+                    self._name,
+                    3 * ANNOUNCED,
+                    error,
+                )
 
     def wake(self) -> None:
         """Announce the node at once, because its state has changed."""

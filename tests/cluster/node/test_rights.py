@@ -89,11 +89,18 @@ def test_a_missing_right_is_named_and_the_node_continues_once_granted(one: One) 
         if right == "info":
             # It is asked with a new connection.
             one.engine.client_kill_filter(_type="normal", skipme=True)
-        rule = f"rule +{right}" if right in OF_LOG else f"'{right}' command"
+        rule = f"rule +{right}" if right in OF_LOG else f"the right +{right} with"
         eventually(lambda: one.is_told("NOPERM", rule), one.why)  # noqa: B023
         one.node.says(f"'{right}' command")
         one.grant(f"+{right}")
         one.goes_on()
+
+
+def test_a_node_that_cannot_withdraw_its_announcement_names_the_missing_right(one: One) -> None:
+    one.grant("-del")
+    one.node.process.terminate()
+    one.node.says("cannot withdraw its announcement, which expires in 3 s")
+    one.node.says("give its user the right +del with ACL SETUSER")
 
 
 def test_a_full_engine_is_named_and_the_node_continues_afterwards(one: One) -> None:

@@ -12,6 +12,7 @@ from typing import ClassVar
 from urllib.parse import urlsplit
 
 import pytest
+import redis
 
 from interlock.cluster.streams import (
     ChangeStream,
@@ -21,7 +22,7 @@ from interlock.cluster.streams import (
     open_log,
 )
 from interlock.cluster.streams.protocol import log_name
-from tests.cluster.streams.engines import Engine, Kafka, Nats, Rabbitmq, eventually
+from tests.cluster.streams.engines import Engine, Kafka, Nats, Rabbitmq, Redis, eventually
 from tests.cluster.streams.test_logs import position, read_all, with_nats
 from tests.hub.servers import free_port
 
@@ -41,6 +42,10 @@ class Guard:
         """Take this right from the user, and give it all others."""
         raise NotImplementedError
 
+    def names(self, right: str) -> str:
+        """Return words about a missing right that an error must have."""
+        return "its user lacks a right: "
+
     def url(self, login: str) -> str:
         parts = urlsplit(self.engine.url)
         host = parts.netloc.rpartition("@")[2]
@@ -57,6 +62,27 @@ class Guard:
         stream = open_log(self.engine.url, "t", DC, role="append")
         yield stream
         stream.close()
+
+
+class RedisGuard(Guard):
+    rights: ClassVar = {
+        "xadd": "append",
+        "multi": "append several",
+        "exec": "append several",
+        "xread": "entries",
+        "xrange": "look",
+        "xrevrange": "ends",
+        "xtrim": "trim",
+    }
+
+    def deny(self, right: str | None) -> None:
+        with redis.Redis.from_url(self.engine.url) as admin:
+            taken = [] if right is None else [f"-{right}"]
+            rules = ("on", ">node", "~il:*", "+@all", *taken)
+            admin.execute_command("ACL", "SETUSER", "node", *rules)
+
+    def names(self, right: str) -> str:
+        return f"give it +{right} with ACL SETUSER"
 
 
 class GuardedNats(Nats):
@@ -177,6 +203,7 @@ class RabbitmqGuard(Guard):
 
 
 GUARDS: dict[str, tuple[type[Guard], type[Engine]]] = {
+    "redis": (RedisGuard, Redis),
     "nats": (NatsGuard, GuardedNats),
     "kafka": (KafkaGuard, GuardedKafka),
     "rabbitmq": (RabbitmqGuard, Rabbitmq),
@@ -185,7 +212,7 @@ GUARDS: dict[str, tuple[type[Guard], type[Engine]]] = {
 
 @pytest.fixture(params=GUARDS)
 def guard(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Guard]:
-    if request.param != "nats" and os.environ.get("INTERLOCK_STREAMS") != "all":
+    if request.param in ("kafka", "rabbitmq") and os.environ.get("INTERLOCK_STREAMS") != "all":
         pytest.skip(f"{request.param} takes its time: with INTERLOCK_STREAMS=all")
     made, engine_type = GUARDS[request.param]
     engine = engine_type(tmp_path)
@@ -203,9 +230,11 @@ def test_a_denied_operation_is_named(guard: Guard) -> None:
         first, second, _ = (position(one) for one in read_all(stream, "", 3))
     calls: dict[str, Callable[[ChangeStream], object]] = {
         "append": lambda stream: stream.append([b"3"]),
+        "append several": lambda stream: stream.append([b"3", b"4"]),
         "begin": lambda stream: stream.begin(b"0"),
         "entries": lambda stream: stream.entries("", 10, 0.5),
         "look": lambda stream: stream.look([first]),
+        "ends": lambda stream: stream.ends(),
         "trim": lambda stream: stream.trim([second]),
     }
     for right, name in guard.rights.items():
@@ -224,7 +253,7 @@ def test_a_denied_operation_is_named(guard: Guard) -> None:
 
         # Rights take a moment at some.
         eventually(is_denied, f"{right}: not denied")
-        assert "its user lacks a right: " in said[0]
+        assert "its user lacks a right: " in said[0] and guard.names(right) in said[0]
         guard.deny(None)
         with guard.opened() as stream:
             eventually(lambda: _is_done(calls[name], stream), f"{right}: not done")  # noqa: B023

@@ -21,10 +21,44 @@ pub struct Ring<D: Disk> {
     waiting: Vec<u8>,
     /// The end of the waiting records.
     ends: End,
+    /// Number of the first file that [`Ring::unsynced`] has not returned, or returned while it was
+    /// written to.
+    unsynced: u64,
     /// A failed write may have left part of a record.
     is_torn: bool,
     /// The lock of a folder that was created again.
     lock: Option<D::Lock>,
+}
+
+/// Files of a ring that may not be on disk.
+pub struct Unsynced<D: Disk> {
+    disk: D,
+    numbers: Vec<u64>,
+}
+
+impl<D: Disk> Unsynced<D> {
+    /// Puts everything on disk that was written before [`Ring::unsynced`] was called: it survives a
+    /// stop of the machine.
+    ///
+    /// # Errors
+    ///
+    /// The disk failed; what is on it is unknown.
+    pub fn sync(self) -> Result<(), StoreError> {
+        for number in self.numbers {
+            let path = name(PREFIX, number);
+            let done = self.disk.open(&path, Access::Read).and_then(|file| file.sync());
+            match done {
+                // The ring has dropped it since.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    return Err(StoreError::new("syncing", &self.disk.describe(&path), error))
+                }
+                Ok(()) => {}
+            }
+        }
+        let folder = self.disk.sync_folder("");
+        folder.map_err(|error| StoreError::new("syncing", &self.disk.describe(""), error))
+    }
 }
 
 /// The sizes of a ring, in bytes.
@@ -82,8 +116,8 @@ impl<D: Disk> Ring<D> {
         reports: &mut Vec<Report>,
     ) -> Result<Ring<D>, StoreError> {
         let (files, file, waiting, ends) = Default::default();
-        let (is_torn, lock) = (false, None);
-        let mut ring = Ring { disk, limits, files, file, waiting, ends, is_torn, lock };
+        let (unsynced, is_torn, lock) = (0, false, None);
+        let mut ring = Ring { disk, limits, files, file, waiting, ends, unsynced, is_torn, lock };
         let numbers = numbered(&ring.disk, PREFIX)?;
         for (index, number) in numbers.iter().copied().enumerate() {
             let is_last = index + 1 == numbers.len();
@@ -177,7 +211,7 @@ impl<D: Disk> Ring<D> {
     }
 
     /// Writes the added records. After it returns, they survive a kill of the process, and after
-    /// [`Ring::sync`] a stop of the machine.
+    /// [`Unsynced::sync`] a stop of the machine. It never waits for the disk: clients wait for it.
     ///
     /// # Errors
     ///
@@ -242,32 +276,28 @@ impl<D: Disk> Ring<D> {
             return Ok(false);
         }
         self.lock = Some(lock(&self.disk)?);
-        (self.files, self.file, self.is_torn) = Default::default();
+        (self.files, self.file, self.unsynced, self.is_torn) = Default::default();
         (self.waiting, self.ends) = Default::default();
         Ok(true)
     }
 
-    /// Makes the written records survive a stop of the machine.
-    pub fn sync(&self) -> Result<(), StoreError> {
-        let (Some(file), Some(segment)) = (&self.file, self.files.last()) else { return Ok(()) };
-        let place = || self.disk.describe(&name(PREFIX, segment.number));
-        file.sync().map_err(|error| StoreError::new("syncing", &place(), error))
+    /// Returns the files with records that may not be on disk, for another thread to sync.
+    pub fn unsynced(&mut self) -> Unsynced<D> {
+        let numbers = self.files.iter().map(|one| one.number);
+        let numbers: Vec<u64> = numbers.filter(|number| *number >= self.unsynced).collect();
+        self.unsynced = numbers.last().copied().unwrap_or(self.unsynced);
+        Unsynced { disk: self.disk.clone(), numbers }
     }
 
     /// Begins the next file.
     fn begin(&mut self) -> Result<(), StoreError> {
-        if self.file.is_some() && !self.is_torn {
-            self.sync()?;
-        }
         let number = self.files.last().map_or(1, |last| last.number + 1);
         let path = name(PREFIX, number);
         let make = || -> io::Result<D::File> {
             if self.disk.exists(&path)? {
                 self.disk.remove(&path)?;
             }
-            let file = self.disk.open(&path, Access::Create)?;
-            self.disk.sync_folder("")?;
-            Ok(file)
+            self.disk.open(&path, Access::Create)
         };
         let file =
             make().map_err(|error| StoreError::new("making", &self.disk.describe(&path), error))?;

@@ -121,7 +121,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         self.begun = place.mark.position;
         (keeping.begun, keeping.again) = (keeping.bytes, None);
         let point = Point { place, time: self.replica.state().now, bytes: keeping.bytes };
-        if let Err(text) = self.saver.begin(point, later) {
+        let unsynced = self.ring_file().unsynced();
+        if let Err(text) = self.saver.begin(point, later, unsynced) {
             self.unsaved(text, now);
         }
     }

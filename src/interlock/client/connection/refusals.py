@@ -6,6 +6,8 @@ wire/refusals.toml.
 
 from __future__ import annotations
 
+import re
+
 from interlock.client.connection.refusal import TENANT, Course, Refusal
 from interlock.client.connection.refusal_table import REFUSALS
 from interlock.client.request import Refused
@@ -86,6 +88,12 @@ def advised(text: str) -> str:
         if row.advice and row.anywhere.search(text) and row.advice not in text:
             return f"{text}; {row.advice}"
     return text
+
+
+def missing_right(reply: str) -> str:
+    """Return the rule of ACL SETUSER that the user of a Redis or Valkey lacks, by its reply."""
+    command = re.search(r"run the '([^']+)' command", reply)
+    return f"+{command[1]}" if command else "~il:*"
 
 
 def is_advised(text: str) -> bool:

@@ -209,6 +209,12 @@ class Directory:
         try:
             return (yield from self._raw(session, until, *command))
         except Refused as error:
+            if error.code == "NOPERM" and refusals.ON_A_HUB not in str(error):
+                # A node and its clients need other rights than a queue.
+                raise EngineUnavailable(
+                    f"{self._engine.target.shown}: {error}; give its user the right "
+                    f"{refusals.missing_right(str(error))} with ACL SETUSER"
+                ) from None
             self._refused(error)
 
     def _refused(self, error: Refused) -> NoReturn:

@@ -16,6 +16,7 @@ from typing import Any
 
 from interlock import _core
 from interlock.client import url as urls
+from interlock.client.connection import refusals
 from interlock.client.request import Refused
 from interlock.client.transport import redis_connection as transport
 from interlock.cluster.streams.protocol import (
@@ -24,6 +25,7 @@ from interlock.cluster.streams.protocol import (
     Found,
     PositionLost,
     Role,
+    StreamDenied,
     StreamMissing,
     StreamUnavailable,
     StreamUnfit,
@@ -257,6 +259,14 @@ class RedisStream:
             return StreamUnavailable(self._text("closed"))
         if isinstance(error, RedisError):
             refused = transport.refusal(error)
+            # EXEC says why it was not done, behind a code of its own.
+            if refused is not None and "NOPERM" in str(refused):
+                right = refusals.missing_right(str(refused))
+                advice = f"give it {right} with ACL SETUSER"
+                return StreamDenied(self._text(f"its user lacks a right: {refused}; {advice}"))
+            if refused is not None and refused.code in ("WRONGPASS", "NOAUTH"):
+                advice = "check the user and the password in the URL"
+                return StreamDenied(self._text(f"{refused}; {advice}"))
             if refused is not None:
                 return StreamUnavailable(self._text(f"it answered {refused}"))
         if isinstance(error, (RedisError, OSError, Refused, *transport.UNREADABLE)):
