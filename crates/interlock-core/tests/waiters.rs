@@ -165,7 +165,7 @@ fn a_woken_task_withholds_no_message_or_room_from_threads_or_other_loops() {
     assert_eq!(calls(&getters), [1, 0, 1, 1, 0]);
     let mut putters: Vec<_> = [7, 0, 8].map(|on| putter(&bounded, 0, on)).into();
     assert!(bounded.call(|scheduler, now| scheduler.revoke(now, 1, RevokeThen::Skip)).is_some());
-    assert_eq!(calls(&putters), [1, 1, 0], "the thread comes, for whoever is next");
+    assert_eq!(calls(&putters), [1, 1, 0], "the thread runs, and the next one is woken");
     assert!(matches!(putters[1].put(&bounded), Look::Found(_)));
     for waiter in getters.iter_mut().chain(&mut putters) {
         bounded.give_up(&mut waiter.wait);

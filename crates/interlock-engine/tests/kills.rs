@@ -200,7 +200,10 @@ fn check(engine: &Engine, said: &Said, kill: u32) {
         assert_eq!(&there.0, payload);
     }
     for id in &said.acked {
-        assert!(!found.contains_key(id), "kill {kill}: {id} was acked, and is there again");
+        assert!(
+            !found.contains_key(id),
+            "kill {kill}: {id} was acked, and exists after the restart"
+        );
     }
     // In front of each key stands the first of those that are on it.
     for key in 0..KEYS {

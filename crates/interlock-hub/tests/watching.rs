@@ -148,11 +148,11 @@ fn a_descriptor_that_is_not_a_listening_stream_socket_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let connected = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     for fd in [udp.as_raw_fd(), connected.as_raw_fd()] {
-        let told = format!("cannot listen on descriptor {fd}: it is no listening stream socket");
+        let told = format!("cannot listen on descriptor {fd}: it is not a listening stream socket");
         assert_eq!(refusal(fd), told);
     }
     let file = std::fs::File::open("/dev/null").unwrap();
-    assert!(refusal(file.as_raw_fd()).ends_with("it is no listening stream socket"));
+    assert!(refusal(file.as_raw_fd()).ends_with("it is not a listening stream socket"));
     assert!(refusal(-1).contains("Bad file descriptor"));
     assert!(refusal(1 << 20).contains("Bad file descriptor"));
 }

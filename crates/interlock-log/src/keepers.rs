@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(
             cut(&three_machines, &[9]),
             Some(2),
-            "what is not in the log is no checkpoint of it"
+            "a checkpoint that is not of this log does not count"
         );
         assert_eq!(cut(&three_machines, &[9, 7]), None);
     }

@@ -150,7 +150,7 @@ fn the_log_is_read_from_the_requested_position_and_older_requests_are_void() {
     assert_eq!(first.after, None);
     let next = far.read(first.number, vec![entry(1, b"first"), entry(4, b"b")], true);
     assert_eq!(next, Some(Order { number: first.number, after: Some(at(4, b"b")) }));
-    assert_eq!(far.order(soon()), next, "it goes on behind it");
+    assert_eq!(far.order(soon()), next, "the next one continues behind it");
     near.read_from(Some(at(1, b"first")));
     assert_eq!(events(&mut near), [], "what was read for the old place is not heard");
     assert_eq!(far.read(first.number, vec![entry(5, b"c")], true), None);

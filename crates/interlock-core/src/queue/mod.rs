@@ -1,4 +1,4 @@
-//! Messages that share a key are handed out in order and never at the same time; the rest in parallel.
+//! Messages that share a key are leased in order and never at the same time; others in parallel.
 //!
 //! [`Queue`] is the lock and the waiting around a [`scheduler::Scheduler`], which decides.
 //!

@@ -132,7 +132,7 @@ pub struct Handle {
     pub token: u64,
 }
 
-/// A message handed out.
+/// A leased message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     pub handle: Handle,

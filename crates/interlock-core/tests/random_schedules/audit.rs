@@ -197,10 +197,9 @@ impl Audit {
 
     fn leased(&self, token: u64) -> Result<usize, String> {
         let holds = |seen: &Seen| seen.lease.is_some_and(|lease| lease.token == token);
-        self.live
-            .iter()
-            .position(holds)
-            .ok_or_else(|| format!("clause 8: token {token} was taken and is no lease's"))
+        self.live.iter().position(holds).ok_or_else(|| {
+            format!("clause 8: token {token} was accepted and is not that of a lease")
+        })
     }
 
     /// A failure: retried, or, with its attempts used up, dead or held.

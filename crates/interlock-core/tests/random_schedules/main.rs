@@ -64,7 +64,7 @@ fn every_schedule_is_answered_as_the_model_answers_it() {
         let (plan, result) = generate::run_one::<Runner>(seeds.u64(..), &mut tally);
         if let Err(what) = result {
             let text = shrink::shrink::<Runner>(&plan).map_or_else(
-                || format!("{what}\nbut not again: the answers are no pure function"),
+                || format!("{what}\nbut not again: the answers are not a pure function"),
                 |(_, mismatch)| report(&mismatch),
             );
             panic!("INTERLOCK_SEED={seed}, schedule {schedules}, {done} operations in:\n{text}");

@@ -2,8 +2,8 @@
 //!
 //! Written from the contract's text and never from the scheduler, and as plain as it can be: no
 //! index, no counter that could be forgotten, nothing kept that can be worked out again. Whether
-//! a message is ready is asked by looking at every message before it. Each clause's number stands
-//! beside the lines that hold it.
+//! a message is ready is asked by looking at every message before it. The lines that
+//! implement a clause have its number.
 
 use interlock_core::queue::schedules::trace::{Answer, Call, Granted, PutAnswer, PutCall, Step};
 use interlock_core::queue::types::{Kind, Options, Stats, Then, Time};

@@ -15,8 +15,8 @@ use crate::wire::limits::*;
 /// The lease that a call asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// Once it was handed out, how many were, if their bytes ended it: so that a journal says what was done,
-    /// and not by what bound.
+    /// Number of messages. If the limit of bytes ended the lease, this becomes the number actually leased: so the
+    /// journal records the outcome and not the limit.
     pub count: usize,
     /// µs.
     pub duration: u64,

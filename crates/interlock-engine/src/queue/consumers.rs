@@ -54,7 +54,7 @@ struct Consumer {
     function: Function,
     at: Time,
     kept: Kept,
-    /// It is of a call that handed out and settled nothing.
+    /// True if the call leased and settled nothing.
     is_light: bool,
     before: u32,
     after: u32,

@@ -82,7 +82,7 @@ fn each_call_frees_a_few_of_thousands_of_dropped_queues() {
         call(&mut bench, None, "other", "stats").unwrap();
         let now = bench.engine.used();
         assert!(before - now <= 8 * each, "{} bytes at once", before - now);
-        assert!(now < before, "it goes on until none is left");
+        assert!(now < before, "it continues until none is left");
         (before, calls) = (now, calls + 1);
     }
     assert!(calls >= 5_000 / 8, "{calls}");

@@ -79,7 +79,7 @@ pub fn look(engine: &Engine, now: u64, calls: &[u64; 4]) -> Vec<Result<Vec<Strin
     );
     // What was set aside for a paused key by a call that was handed nothing is in front again.
     if let Ok(stats) = &mut told[0] {
-        let at = stats.iter().position(|name| *name == "oldest_ready").expect("it is told");
+        let at = stats.iter().position(|name| *name == "oldest_ready").expect("it is reported");
         stats.drain(at..at + 4);
     }
     told

@@ -17,7 +17,7 @@ pub(crate) fn listener(fd: RawFd, speaks_tls: bool) -> io::Result<(Listener, Str
         found => Ok::<_, io::Error>(found? == value),
     };
     if !is(libc::SO_TYPE, libc::SOCK_STREAM)? || !is(libc::SO_ACCEPTCONN, 1)? {
-        return Err(wrong("no listening stream socket"));
+        return Err(wrong("not a listening stream socket"));
     }
     match option(&socket, libc::SO_DOMAIN)? {
         libc::AF_INET | libc::AF_INET6 => {

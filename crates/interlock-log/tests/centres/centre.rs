@@ -285,7 +285,7 @@ pub fn number(value: &Value<'_>) -> u64 {
 
 /// Describes an entry in a few words.
 pub fn tell(bytes: &[u8]) -> String {
-    let Ok(entry) = Entry::decode(bytes) else { return "what is no entry".into() };
+    let Ok(entry) = Entry::decode(bytes) else { return "bytes that are not an entry".into() };
     let name = String::from_utf8_lossy(&entry.name);
     let words = |command: &Command| {
         let words: Vec<_> =

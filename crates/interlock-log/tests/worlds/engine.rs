@@ -99,7 +99,7 @@ impl Engine {
 
 /// Describes an entry in a few words.
 pub fn tell(bytes: &[u8]) -> String {
-    let Ok(entry) = Entry::decode(bytes) else { return "what is no entry".into() };
+    let Ok(entry) = Entry::decode(bytes) else { return "bytes that are not an entry".into() };
     let name = String::from_utf8_lossy(&entry.name);
     let writes = |commands: &[&Command]| -> Vec<u64> {
         commands.iter().map(|it| u64::from(it.arguments.list()[0][0])).collect()

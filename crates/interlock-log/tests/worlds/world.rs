@@ -444,7 +444,7 @@ impl World {
         let mut kept = kept.filter_map(|(_, bytes)| Checkpoint::decode(bytes).ok());
         let done = kept.any(|it| node.replica.continue_from(it, &raws, (first.id, &first.bytes)));
         if done {
-            self.say(|| format!("node {i} goes on by itself"));
+            self.say(|| format!("node {i} continues by itself"));
         }
         done
     }

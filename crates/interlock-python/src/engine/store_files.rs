@@ -89,7 +89,7 @@ impl StoreFiles {
         self.read().survey.unreadable()
     }
 
-    /// Returns what lies behind the last message of each newest file.
+    /// Returns the bytes after the last message of each newest file.
     fn trailing(&self) -> PyResult<Vec<Trailing>> {
         let all = self.read().survey.trailing().map_err(raised)?;
         Ok(all.into_iter().map(|(path, bytes, at)| (path, bytes, pair(at))).collect())

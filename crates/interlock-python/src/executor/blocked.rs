@@ -208,7 +208,7 @@ fn chain_to(py: Python<'_>, queue: &Py<Queue>, id: u64, mine: &[Handled]) -> Opt
 }
 
 /// Returns the number of workers, if with the caller none is left to handle the awaited message:
-/// `keyed` says that workers for unkeyed messages are no help.
+/// `keyed`: workers for unkeyed messages do not count.
 fn no_worker_left(py: Python<'_>, queue: &Queue, mine: &[Handled], keyed: bool) -> Option<u32> {
     // Relaxed: set before the first worker was started.
     let all = queue.crew.all.load(Ordering::Relaxed);

@@ -34,7 +34,7 @@ pub struct LeaseBatch {
 #[pyclass(frozen, extends = LeaseBatch, generic, module = "interlock")]
 pub struct AsyncLeaseBatch;
 
-/// A message as it was handed out.
+/// A message as it was leased.
 pub struct Message {
     pub grant: Grant,
     pub payload: Py<PyAny>,

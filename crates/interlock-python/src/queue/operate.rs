@@ -224,7 +224,7 @@ impl Queue {
         })
     }
 
-    /// Nothing is handed out any more, or nothing that holds the key. True: it was not paused.
+    /// Pause the queue, or a key: no message, or none with that key, is leased. True: it was not paused.
     #[pyo3(signature = (key = None))]
     fn pause(&self, py: Python<'_>, key: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         self.check_fork(py);

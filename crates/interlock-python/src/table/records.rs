@@ -148,7 +148,7 @@ impl Rows {
         let values = self.values.bind(py).call1((row,))?;
         let values = values
             .cast_into::<PyTuple>()
-            .map_err(|_| PyTypeError::new_err("the values of a row are no tuple"))?;
+            .map_err(|_| PyTypeError::new_err("the values of a row are not a tuple"))?;
         for (column, value) in columns.iter().zip(values.iter_borrowed()) {
             write(py, column, &mut words, &value)?;
         }

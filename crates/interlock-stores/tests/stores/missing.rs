@@ -218,7 +218,7 @@ fn check(path: &str, way: Way, place: usize) {
     if path == "[topic].log" && !untold {
         assert_eq!(told, lost.len() as u64, "{what}: {missing:?}");
     }
-    assert!(forward.find().unwrap().is_none(), "{what}: it is told once");
+    assert!(forward.find().unwrap().is_none(), "{what}: it is reported once");
 
     let mut backward = reader.backward(Position::LAST).unwrap();
     let (mut back, missing_back) = parts(|| backward.find().unwrap());

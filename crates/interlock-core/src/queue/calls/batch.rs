@@ -169,7 +169,7 @@ impl<P> Scheduler<P> {
         Some(self.settle(at, budget))
     }
 
-    /// Returns whether a message is handed out alone: a lease of it ran out while its handler may have run.
+    /// Returns whether a message must be leased alone: a lease of it expired while its handler may have run.
     pub fn is_alone(&self, grant: &Grant) -> bool {
         self.records.suspect(grant.message) > 0
     }
@@ -351,7 +351,7 @@ mod tests {
         s.lease_batch(Kind::Any, most, 50, 1, &mut grants);
         assert_eq!(grants.len(), 2);
         s.lease_batch(Kind::Any, Most { keys: 2, ..most }, 50, 1, &mut grants);
-        assert_eq!(grants.len(), 3, "the first is handed out however many it has");
+        assert_eq!(grants.len(), 3, "the first is leased however many keys it has");
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl<P> Scheduler<P> {
         }
     }
 
-    /// Describes the lease of a message that was just handed out.
+    /// Describes the lease of a message that was just leased.
     #[inline(always)]
     fn granted_to(&self, at: u32) -> Grant {
         let message = &self.records[at];
@@ -77,7 +77,7 @@ impl<P> Scheduler<P> {
         self.ready.choose(kind, |ticket| records.is_ready(ticket))
     }
 
-    /// The payload of a message that was just handed out.
+    /// The payload of a message that was just leased.
     #[inline]
     pub fn payload(&self, grant: &Grant) -> &P {
         self.records[grant.message].payload.as_ref().expect("a leased message has its payload")

@@ -239,7 +239,7 @@ impl<P> Scheduler<P> {
         self.dead.iter().take(limit)
     }
 
-    /// Nothing is handed out any more, or nothing that holds the key. Returns whether that is new.
+    /// Pauses the queue, or a key: no message, or none with that key, is leased. Returns whether it was not paused.
     pub fn pause(&mut self, now: Time, key: Option<KeyRef<'_>>) -> bool {
         self.begin(now, || Call::Pause { key: key.map(|key| key.bytes.to_vec()) });
         match key {

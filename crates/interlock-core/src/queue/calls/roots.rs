@@ -180,8 +180,8 @@ impl<P> Scheduler<P> {
         self.counts.unsettled() - self.delays.len() as u64
     }
 
-    /// Messages that have a place and are neither handed out nor set aside: those that a pause of the queue
-    /// holds up.
+    /// Number of messages that a pause of the queue blocks: they are in their lanes, and neither leased nor set
+    /// aside.
     fn queued_in_place(&self) -> u64 {
         let aside = self.leases.len() as u64 + self.backoffs.len() as u64 + self.counts.held();
         self.placed_count() - aside
@@ -325,8 +325,8 @@ impl<P> Scheduler<P> {
         true
     }
 
-    /// The sequence of the oldest waiting message, looked for behind at most 100 messages that are held, 100 leased,
-    /// 100 that back off, 100 paused keys, the message that is handed out next, and a barrier.
+    /// Returns the sequence of the oldest waiting message. The search covers messages behind at most 100 held, 100
+    /// leased and 100 backing-off messages, 100 paused keys, the next ready message and a barrier.
     pub fn oldest_waiting(&mut self) -> Option<u64> {
         if self.counts().waiting == 0 {
             return None;

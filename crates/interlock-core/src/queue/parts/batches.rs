@@ -43,7 +43,7 @@ struct Batch {
     timer: u32,
     /// Messages that are still out.
     out: u32,
-    /// The places of its leases, in the order they were handed out in.
+    /// The slots of its leases, in the order in which they were leased.
     members: Box<[u32]>,
 }
 
@@ -103,7 +103,7 @@ impl Batches {
         }
     }
 
-    /// Begins a batch; `fill` says later what is handed out.
+    /// Begins a batch; `fill` adds the leased messages later.
     pub fn begin(&mut self, token: u64, deadline: Time, told: Told) -> u32 {
         let place = self.slab.insert(Batch { token, deadline, told, ..Batch::default() });
         self.by_token.insert(token, place);
@@ -149,7 +149,7 @@ impl Batches {
         &self.deadlines
     }
 
-    /// The token of a batch, and the places of its leases, in the order they were handed out in.
+    /// Returns the token of a batch, and the slots of its leases, in the order in which they were leased.
     pub fn members(&self, place: u32) -> (u64, &[u32]) {
         let batch = &self.slab[place];
         (batch.token, &batch.members)

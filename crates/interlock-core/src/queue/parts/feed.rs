@@ -123,7 +123,7 @@ impl<P> Scheduler<P> {
         }
     }
 
-    /// A message was handed out.
+    /// Notes that a message was leased.
     #[inline]
     pub(in crate::queue) fn note_lease(&mut self, at: u32, token: u64, consumer: u64) {
         if self.feed.on {

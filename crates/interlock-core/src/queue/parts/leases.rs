@@ -227,7 +227,7 @@ impl Leases {
         self.batches.begin(token, deadline, told)
     }
 
-    /// Says what a lease of many messages handed out.
+    /// Sets the messages of a lease of many.
     pub fn fill_batch(&mut self, batch: u32, members: Box<[u32]>) {
         self.batches.fill(batch, members);
     }

@@ -1,4 +1,4 @@
-//! The messages that can be handed out: higher priority first, then sequence (clauses 6, 7).
+//! The messages that can be leased: higher priority first, then sequence (clauses 6, 7).
 //!
 //! Messages that are ready at their put come in sequence, so a plain deque holds them; those readied
 //! later go through a heap, and each other priority has a heap of its own, so that the oldest of each
@@ -13,7 +13,7 @@ use crate::queue::types::Kind;
 /// A message's place in the order of choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket {
-    /// Priority, negated: the smallest ticket is handed out first.
+    /// Priority, negated: the smallest ticket is leased first.
     rank: i16,
     pub sequence: u64,
     pub message: u32,

@@ -39,8 +39,8 @@ pub struct Extra {
     /// Its sequence, if that is not its id: it was delayed.
     pub sequence: u64,
     pub size: u64,
-    /// The token of the lease that ran out while its handler may have run; 0: none did. It is handed
-    /// out alone (clause 9). From bit `SILENT` on: how often its holder said nothing.
+    /// Token of the lease that expired while its handler may have run; 0: none. Such a message is leased
+    /// alone (clause 9). From bit `SILENT` on: number of leases whose holder did not report.
     pub suspect: u64,
     pub attempt: u32,
     /// Its place among the timers, or the next free record.

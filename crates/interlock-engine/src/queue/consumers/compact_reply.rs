@@ -11,7 +11,7 @@ pub struct Short {
     pub answers: Option<Box<[Answer]>>,
     pub token: u64,
     pub deadline: u64,
-    /// In the order in which they were handed out.
+    /// In the order in which they were leased.
     pub ids: Box<[u64]>,
 }
 

@@ -79,7 +79,9 @@ fn carry(call: &mut Call<'_, '_>) -> Result<(), String> {
         return Err("ERR RELAY OPEN comes first".into());
     };
     if relaying.is_refused {
-        return Err("ERR a message before this one was refused: RELAY OPEN goes on there".into());
+        return Err(
+            "ERR a message before this one was refused: continue there after RELAY OPEN".into()
+        );
     }
     let arguments = call.arguments;
     let origin = hexadecimal(&arguments[1])
