@@ -169,11 +169,19 @@ def test_ticks_go_on_where_an_engine_was_that_is_started_again(tmp_path: Path) -
     # No engine: the ticks of this time are missed, and made up for.
     wait_for(lambda: time.time() > last + 2, "the time stands still")
     with redis_server(tmp_path, *STORED, wanted=port):
-        wait_for(lambda: bool(seen) and seen[-1] > last + 2, "the ticks did not go on")
+        wait_for(lambda: max(seen) > last + 2 and none_is_missing(seen), "a tick is missing")
         assert all(worker.stop(30) for worker in workers)
     app.close()
-    # A message whose acknowledgement was lost with the engine is handled again.
-    assert sorted(set(seen)) == list(range(seen[0], max(seen) + 1))
+
+
+def none_is_missing(seen: list[int]) -> bool:
+    """Return whether there is each tick from the first to the last.
+
+    For a moment one may be missing that another worker handles, or that is handled again because
+    its acknowledgement was lost.
+    """
+    found = set(seen)
+    return len(found) == max(found) - min(found) + 1
 
 
 CLOCK = """
@@ -201,9 +209,9 @@ def test_no_tick_comes_twice_where_the_clock_of_the_engine_is_set(
     ):
         ticking(app, seen)
 
-        def ahead(seconds: int) -> None:
+        def ahead(seconds: int, px: int | None = None) -> None:
             for queue in ("default", "default:timetable"):
-                server.set(f"il:{{{queue}}}:clock", seconds * 1_000_000)
+                server.set(f"il:{{{queue}}}:clock", seconds * 1_000_000, px=px)
 
         app._open("default")
         app._client._engine.library = Library(instead={"clock": CLOCK})
@@ -213,18 +221,22 @@ def test_no_tick_comes_twice_where_the_clock_of_the_engine_is_set(
             ahead(-3)
             wait_for(lambda: max(seen) >= before + 2, "the ticks did not go on")
             # For a moment, and with timers put meanwhile that wait for days by the server's clock.
-            ahead(864_000)
+            # The server itself ends it: after ten seconds dates would follow.
+            ahead(864_000, px=4000)
             before = max(seen)
             wait_for(lambda: max(seen) >= before + 2, "the ticks did not go on")
+            wait_for(lambda: not server.exists("il:{default}:clock"), "it does not end")
             ahead(0)
             before = max(seen)
             wait_for(lambda: max(seen) >= before + 2, "the ticks did not go on")
             assert max(seen) < time.time() + 60
             before = max(seen)
             ahead(200)
-            wait_for(lambda: max(seen) >= before + 200, "what lay between was not made up for")
+            wait_for(
+                lambda: max(seen) >= before + 200 and none_is_missing(seen),
+                "what lay between was not made up for",
+            )
     # At a jump of days leases run out and dedup strings are forgotten: that tick may come twice.
-    assert sorted(set(seen)) == list(range(min(seen), max(seen) + 1))
     assert len(seen) <= len(set(seen)) + 6
 
 
