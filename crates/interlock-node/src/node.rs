@@ -70,6 +70,8 @@ pub struct Node<M, D: Disk, C> {
     pace: Pace,
     /// Replies to send once the ring is written.
     answers: Vec<(u64, Answer)>,
+    /// Since when answers wait for readers of this machine to see what they confirm.
+    unshown_since: Option<Instant>,
     acks: Acks,
     /// Entries to append once the engine takes them.
     waiting: VecDeque<Vec<u8>>,
@@ -167,6 +169,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             clients,
             pace,
             answers: Vec::new(),
+            unshown_since: None,
             acks: Acks::new(pace.acks),
             waiting: VecDeque::new(),
             again: None,

@@ -25,6 +25,11 @@ pub trait Projection<M>: Send {
     ///
     /// The state could not be shown; the next call shows all of it.
     fn show(&mut self, machine: &mut M, place: Place, is_settled: bool) -> Result<(), String>;
+
+    /// Returns whether readers see an older state until the node is settled.
+    fn is_behind(&self) -> bool {
+        false
+    }
 }
 
 /// Shows nothing.
@@ -47,6 +52,7 @@ pub struct InTable {
     many: Vec<u64>,
     /// An error left the table partly written.
     is_torn: bool,
+    is_behind: bool,
     /// The keeper that answers no reads until the table has rows.
     closed: Option<Arc<Keeper>>,
 }
@@ -55,7 +61,7 @@ impl InTable {
     pub fn new(table: Table) -> InTable {
         let words = vec![0; table.schema().words()];
         let (before, many) = (words.clone(), Vec::new());
-        InTable { table, words, before, many, is_torn: false, closed: None }
+        InTable { table, words, before, many, is_torn: false, is_behind: false, closed: None }
     }
 
     /// Makes the table's hub refuse reads until there is something to show, if nothing was ever
@@ -199,7 +205,8 @@ impl Projection<Rows> for InTable {
     }
 
     fn show(&mut self, rows: &mut Rows, place: Place, is_settled: bool) -> Result<(), String> {
-        if !is_settled && (self.is_torn || rows.store().unshown().is_none()) {
+        self.is_behind = !is_settled && (self.is_torn || rows.store().unshown().is_none());
+        if self.is_behind {
             return Ok(());
         }
         self.is_torn = match self.try_show(rows, place) {
@@ -217,6 +224,10 @@ impl Projection<Rows> for InTable {
         };
         rows.shown();
         Ok(())
+    }
+
+    fn is_behind(&self) -> bool {
+        self.is_behind
     }
 }
 

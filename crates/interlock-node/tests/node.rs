@@ -11,11 +11,14 @@ use std::time::{Duration, Instant};
 
 use interlock_hub::tables::writes::Words;
 use interlock_log::apply::Answer;
+use interlock_log::checkpoint::Place;
 use interlock_log::codec::{put_bytes, put_number, Damaged, Reader};
+use interlock_log::entry::Mark;
 use interlock_log::machine::{Judge, Limits, Machine, Moment, Origin, Outcome, Rules};
 use interlock_log::replica::Setup;
 use interlock_node::files::lock;
 use interlock_node::node::{Clients, News, Node, Pace, Refused, Unacknowledged, Write};
+use interlock_node::projection::Projection;
 use interlock_stores::disk::folder::Folder;
 use interlock_stores::disk::simulated::{Faults, Simulated};
 use interlock_stores::disk::Disk;
@@ -152,6 +155,17 @@ impl Running {
     }
 
     fn of<D: Disk>(server: &Server, disk: D, name: &str, machine: &str, pace: Pace) -> Running {
+        Running::shown_in(server, disk, name, machine, pace, Box::new(()))
+    }
+
+    fn shown_in<D: Disk>(
+        server: &Server,
+        disk: D,
+        name: &str,
+        machine: &str,
+        pace: Pace,
+        projection: Box<dyn Projection<Sums>>,
+    ) -> Running {
         let (woken, waker) = UnixStream::pair().unwrap();
         woken.set_nonblocking(true).unwrap();
         let shared = Arc::new(Shared::default());
@@ -170,7 +184,7 @@ impl Running {
         let thread = std::thread::spawn(move || {
             let _lock = lock(&disk).unwrap();
             let mut node =
-                Node::<Sums, _, _>::new(log, setup, disk, clients, Box::new(()), pace).unwrap();
+                Node::<Sums, _, _>::new(log, setup, disk, clients, projection, pace).unwrap();
             while !ends.ends.load(SeqCst) {
                 node.turn(Instant::now() + Duration::from_millis(20), None);
             }
@@ -417,6 +431,59 @@ fn a_node_with_a_full_disk_answers_writes_at_their_timeout() {
     assert_eq!(sums(&node.incr("x", 1)), [5]);
     node.end();
     other.end();
+}
+
+/// Readers who see an older state, and the position at each turn of the node.
+struct Behind {
+    is_behind: Arc<AtomicBool>,
+    turns: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Projection<Sums> for Behind {
+    fn shown(&self) -> Option<Mark> {
+        None
+    }
+
+    fn show(&mut self, _: &mut Sums, place: Place, _: bool) -> Result<(), String> {
+        self.turns.lock().unwrap().push(place.mark.position);
+        Ok(())
+    }
+
+    fn is_behind(&self) -> bool {
+        self.is_behind.load(SeqCst)
+    }
+}
+
+#[test]
+fn nobody_is_answered_before_readers_see_the_write_unless_that_takes_too_long() {
+    let server = Server::start("redis-server", &[]);
+    let (is_behind, turns) = (Arc::new(AtomicBool::new(true)), Arc::default());
+    let start = |name, timeout| {
+        let (is_behind, turns) = (Arc::clone(&is_behind), Arc::clone(&turns));
+        let folder = Folder::new(server.folder.join(name));
+        let pace = acks(0, timeout);
+        let behind = Box::new(Behind { is_behind, turns });
+        Running::shown_in(&server, folder, name, name, pace, behind)
+    };
+    let node = start("a", 600_000);
+    let before = node.shared.last.load(SeqCst);
+    std::thread::scope(|threads| {
+        let asking = threads.spawn(|| node.incr("x", 1));
+        let end = Instant::now() + Duration::from_secs(20);
+        // The genesis is at the first position. In each turn, answers come after readers.
+        while turns.lock().unwrap().iter().filter(|position| **position > 1).count() < 2 {
+            assert!(Instant::now() < end);
+            std::thread::yield_now();
+        }
+        assert!(!node.shared.answered.lock().unwrap().contains_key(&before));
+        is_behind.store(false, SeqCst);
+        assert_eq!(sums(&asking.join().unwrap()), [1]);
+    });
+    node.end();
+    is_behind.store(true, SeqCst);
+    let node = start("b", 50);
+    assert_eq!(sums(&node.incr("x", 1)), [2]);
+    node.end();
 }
 
 fn acks(acks: usize, timeout: u64) -> Pace {

@@ -115,7 +115,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     /// Answers the writes that enough machines have, and asks for missing acknowledgements.
     pub(super) fn acknowledge(&mut self, now: Instant) {
         self.say(now);
-        if self.acks.held.is_empty() {
+        if self.acks.held.is_empty() || !self.is_shown(now) {
             return;
         }
         let (replica, mut done, mut lacking) = (&self.replica, Vec::new(), Vec::new());

@@ -15,8 +15,8 @@ use crate::files::Ring;
 use crate::ports::{Clients, News};
 
 impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
-    /// Writes the ring file. No client is answered before the applied entries are in it, or that
-    /// has taken too long.
+    /// Writes the ring file. No client is answered before the applied entries are in it and shown
+    /// to readers, or that has taken too long.
     pub(super) fn write_ring(&mut self, now: Instant) {
         self.take_answers(now);
         match self.written(now) {
@@ -25,7 +25,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
                     self.told.ends("disk");
                 }
                 self.acks.written();
-                if !self.answers.is_empty() {
+                if !self.answers.is_empty() && self.is_shown(now) {
                     self.clients.answer(std::mem::take(&mut self.answers));
                 }
             }
@@ -41,6 +41,16 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
                 }
             }
         }
+    }
+
+    /// Returns whether readers of this machine see what was applied, or have not for as long as a
+    /// write may take.
+    pub(super) fn is_shown(&mut self, now: Instant) -> bool {
+        if !self.projection.is_behind() {
+            self.unshown_since = None;
+            return true;
+        }
+        now >= *self.unshown_since.get_or_insert(now) + self.pace.timeout
     }
 
     fn written(&mut self, now: Instant) -> Result<(), StoreError> {
