@@ -52,6 +52,7 @@ fn main() {
                 put_back: false,
                 writer: None,
                 late: false,
+                lost: false,
                 sent: None,
                 place: &place,
             };

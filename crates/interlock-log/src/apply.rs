@@ -394,6 +394,7 @@ impl<M: Machine> Whole<M> {
             writer: put_back,
             sent: Some(sent).filter(|_| is_first && put_back.is_none()),
             late: put_back.is_some() && rules.late,
+            missed: put_back.is_some() && rules.missed,
             lost: put_back.is_some(),
             number: client.map_or(0, |(_, number)| *number),
             client: record,
@@ -407,7 +408,9 @@ impl<M: Machine> Whole<M> {
         let outcome = machine.apply(&command.arguments.list(), &moment, reply);
         let refused = outcome == Outcome::Refused;
         // A command that changed something before may find later values now.
-        let is_void = refused || outcome == Outcome::Unchanged && put_back.is_none();
+        let is_missed = outcome == Outcome::Missed && rules.missed;
+        let changed = is_missed || outcome == Outcome::Done;
+        let is_void = refused || !changed && put_back.is_none();
         let mut stamps = moment.placed.into_inner();
         if let Some((name, number)) = client {
             if stamps.is_empty() {

@@ -99,6 +99,8 @@ pub struct Rules {
     pub takes_back: bool,
     /// A lost write that changed something counts when it comes back, whatever it finds.
     pub late: bool,
+    /// A delete that found no row deletes what was done before it and comes back later.
+    pub missed: bool,
 }
 
 impl Rules {
@@ -132,6 +134,7 @@ impl Rules {
         far: true,
         takes_back: true,
         late: true,
+        missed: true,
     };
 }
 
@@ -143,6 +146,9 @@ pub enum Outcome {
     Unchanged,
     /// Like `Unchanged`, and the reply is an error.
     Refused,
+    /// A delete found no row. It changed nothing, but is put back after a loss: it deletes what was
+    /// done before it.
+    Missed,
 }
 
 /// A snapshot of a state, which writes its bytes.
@@ -284,6 +290,8 @@ pub struct Moment<'a> {
     pub writer: Option<u64>,
     /// The command changed something before it was lost, so it counts whatever it finds.
     pub late: bool,
+    /// The command was lost: later deletes of its rows count although they found no row.
+    pub missed: bool,
     /// Earliest log time at which the command can have been sent, in ms; set only if nothing of its
     /// client was done in this log before.
     pub sent: Option<u64>,

@@ -38,6 +38,7 @@ fn write(rows: &mut Rows, line: &str, reading: u64) -> Took {
         put_back: false,
         writer: None,
         late: false,
+        lost: false,
         sent: None,
         place: &place,
     };

@@ -56,6 +56,7 @@ impl Shown {
             put_back: false,
             writer: None,
             late: false,
+            lost: false,
             sent: None,
             place,
         };

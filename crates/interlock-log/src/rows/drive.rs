@@ -40,11 +40,14 @@ impl Machine for Rows {
             put_back: moment.put_back,
             writer: moment.writer,
             late: moment.late,
+            lost: moment.missed,
             sent: moment.sent,
             place: &place,
         };
         let before = self.store().changes();
+        self.has_missed = false;
         match self.run(arguments, &when, reply) {
+            Ok(()) if self.has_missed && self.store().changes() == before => Outcome::Missed,
             Ok(()) if self.store().changes() == before => Outcome::Unchanged,
             Ok(()) => Outcome::Done,
             Err(_) => Outcome::Refused,

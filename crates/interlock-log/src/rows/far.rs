@@ -275,6 +275,9 @@ impl Rows {
             let is_doubtful = self.is_doubtful(row.key, &theirs, &ours_own);
             self.short += u64::from(is_short || is_doubtful);
             self.note_joined(&theirs);
+            if rules.origin(theirs.as_bytes()) == Some(self.settings.dc.as_bytes()) {
+                self.delete_before(row.key, &theirs);
+            }
             let joined = self.joined_far(row.key, &theirs, centre, &theirs_own);
             let Some(joined) = joined else {
                 let ours = self.store.get(row.key).filter(|_| !is_returned);

@@ -1,7 +1,5 @@
 //! A table on a node of a log: commands in, replies out.
 
-use std::time::Duration;
-
 use interlock_rows::decide::{decide, put};
 use interlock_rows::parse::{parse, Rows as Parsed};
 use interlock_rows::write::Writer;
@@ -10,17 +8,20 @@ use interlock_table::{Change, Error, Overflow, Ttl, Value};
 
 use super::calls::{self, Call};
 use super::far::Writers;
+use super::missed::Missed;
 use super::store::Changed;
+use super::view::{Seen, Viewed};
 use super::{Settings, Store, MAX_KEY};
 use crate::codec::{self, Damaged, Reader};
 use crate::entry;
 use crate::stamp::{self, Stamp};
-use crate::state::{self, Late, Rules, State};
+use crate::state::{Late, State};
 
 const FULL: &str =
     "TABLEFULL the table has as many rows as its capacity; delete some, or raise the capacity";
 
 /// Circumstances of a command.
+#[derive(Clone, Copy)]
 pub struct When<'a> {
     /// The log time, in ms.
     pub time: u64,
@@ -35,6 +36,8 @@ pub struct When<'a> {
     pub writer: Option<u64>,
     /// The command changed something before it was lost, so it counts whatever it finds.
     pub late: bool,
+    /// The command was lost: later deletes of its rows count although they found no row.
+    pub lost: bool,
     /// Earliest log time at which the command can have been sent, in ms; set only if nothing of its
     /// client was done in this log before.
     pub sent: Option<u64>,
@@ -49,10 +52,13 @@ pub struct Rows {
     pub(super) settings: Settings,
     pub(super) store: Store,
     /// The history as the log names it, and its number in names of writers.
-    lineage: (u64, u64),
+    pub(super) lineage: (u64, u64),
     /// Name of the writer in this history.
     writer: String,
     pub(super) writers: Writers,
+    pub(super) missed: Missed,
+    /// A delete of the last command found no row.
+    pub(super) has_missed: bool,
     /// Number of rows since `take_short` whose sums of this data centre may be wrong.
     pub(super) short: u64,
 }
@@ -81,6 +87,8 @@ impl Rows {
             lineage: (NO_LINEAGE, 0),
             writer,
             writers: Writers::default(),
+            missed: Missed::default(),
+            has_missed: false,
             short: 0,
         }
     }
@@ -221,6 +229,7 @@ impl Rows {
                 let new = given.iter().map(|(key, _)| *key).filter(is_new).count();
                 self.room(new as u64, when)?;
                 for (key, given) in given {
+                    let Some(when) = &self.delete_missed(key, when) else { continue };
                     let place = self.store.place(key);
                     let seen = self.seen(place, when);
                     let viewed = seen.view();
@@ -249,7 +258,12 @@ impl Rows {
         Ok(())
     }
 
-    fn decide(&mut self, key: &[u8], command: &Command, when: &When) -> Result<Reply, Refusal> {
+    pub(super) fn decide(
+        &mut self,
+        key: &[u8],
+        command: &Command,
+        when: &When,
+    ) -> Result<Reply, Refusal> {
         self.decide_at(self.store.place(key), key, command, when)
     }
 
@@ -282,10 +296,16 @@ impl Rows {
         command: &Command,
         when: &When,
     ) -> Result<Reply, Refusal> {
+        let found = self.delete_missed(key, when);
+        let (is_over, when) = (found.is_none(), &found.unwrap_or(*when));
+        let place = if is_over { self.store.place(key) } else { place };
         let seen = self.seen(place, when);
         let viewed = seen.view();
         let now = when.time.saturating_mul(1000);
         let decided = decide(command, self.settings.rules.schema(), &viewed, now);
+        if is_over {
+            return decided.map(|(_, reply)| reply);
+        }
         if when.late && !matches!(decided, Ok((Some(_), _))) {
             if let Some((after, reply)) = self.late(&seen, command, viewed.is_there()) {
                 drop(viewed);
@@ -293,7 +313,15 @@ impl Rows {
                 return Ok(reply);
             }
         }
+        let is_delete = matches!(command, Command::Delete | Command::Pop);
+        let misses = is_delete && !viewed.is_there() && !when.late;
         let (change, reply) = decided?;
+        if misses {
+            drop(viewed);
+            self.missed.note(key, when.reading);
+            self.has_missed = true;
+            return Ok(reply);
+        }
         let Some(change) = change else { return Ok(reply) };
         if matches!(change, Change::Create { .. } | Change::CreateBy { .. }) {
             self.room(1, when)?;
@@ -335,7 +363,7 @@ impl Rows {
         let mut reading = when.reading;
         if when.put_back {
             let existing = seen.state.map_or(0, |before| rules.latest(before, change));
-            reading = (when.place)(existing)?;
+            reading = (when.place)(existing)?.max(reading);
         }
         let stamp = Stamp { reading, writer: &self.writer };
         let after = rules.apply_seen(seen.state, &seen.view, change, &stamp, when.time)?;
@@ -413,8 +441,10 @@ impl Rows {
         }
         // Rows of a database do not belong to a history, which would show which entries they have.
         let is_history = other.lineage != (NO_LINEAGE, 0);
+        self.take_missed(other);
         for row in other.store.all() {
             let mut theirs = rules.trust(row.state.into());
+            self.delete_before(row.key, &theirs);
             if !is_history {
                 theirs = self.sifted(theirs, &self.writers);
                 self.note_joined(&theirs);
@@ -456,6 +486,7 @@ impl Rows {
             }
         }
         self.writers.clone_from(&other.writers);
+        self.missed.clone_from(&other.missed);
         self.begin_lineage(other);
         self.store.saw(other.store.newest());
         self.store.advance(time);
@@ -469,33 +500,35 @@ impl Rows {
     }
 
     pub fn write(&self, out: &mut Vec<u8>) {
-        self.write_part(0, usize::MAX, out);
+        self.write_head(&self.missed, out);
+        self.store.encode_part(0, usize::MAX, out);
     }
 
     /// Returns a snapshot of what [`Rows::write`] would write now, for another thread to write
     /// while the table changes.
     pub fn image(&self) -> impl FnOnce(&mut Vec<u8>) + Send + 'static {
         let (mut head, image) = (Vec::new(), self.store.image());
-        self.write_head(&mut head);
+        self.write_head(&self.missed, &mut head);
         move |out| {
             out.extend_from_slice(&head);
             image.encode(out);
         }
     }
 
-    fn write_head(&self, out: &mut Vec<u8>) {
+    fn write_head(&self, missed: &Missed, out: &mut Vec<u8>) {
         let mut settings = Vec::new();
         self.settings.encode(&mut settings);
         codec::put_bytes(out, &settings);
         codec::put_number(out, self.lineage.0);
         codec::put_number(out, self.lineage.1);
         self.writers.encode(out);
+        missed.encode(out);
     }
 
     /// Writes at most `most` rows that changed after a number, as a table for others to join.
     /// Returns the number of the last row.
     pub fn write_part(&self, since: u64, most: usize, out: &mut Vec<u8>) -> u64 {
-        self.write_head(out);
+        self.write_head(&Missed::default(), out);
         self.store.encode_part(since, most, out)
     }
 
@@ -507,6 +540,7 @@ impl Rows {
         let mut rows = Rows::of_genesis(from.bytes(1 << 22)?)?;
         rows.lineage = (from.number()?, from.number()?);
         rows.writers = Writers::decode(&mut from)?;
+        rows.missed = Missed::decode(&mut from)?;
         if rows.lineage.1 > u64::MAX >> 1 {
             return Err(Damaged);
         }
@@ -523,67 +557,5 @@ impl Rows {
         let mut from = Reader::new(bytes);
         let settings = Settings::decode(&mut from)?;
         (from.left() == 0).then(|| Rows::new(settings)).ok_or(Damaged)
-    }
-}
-
-/// A row as a command sees it.
-struct Seen<'a> {
-    settings: &'a Settings,
-    state: Option<&'a [u8]>,
-    stamp: Stamp<'a>,
-    now: u64,
-}
-
-impl<'a> Seen<'a> {
-    fn view(&self) -> Viewed<'a> {
-        let view = self.settings.rules.view_of(self.state, self.now);
-        Viewed {
-            settings: self.settings,
-            state: self.state,
-            stamp: self.stamp,
-            now: self.now,
-            view,
-        }
-    }
-}
-
-struct Viewed<'a> {
-    settings: &'a Settings,
-    state: Option<&'a [u8]>,
-    stamp: Stamp<'a>,
-    now: u64,
-    view: state::View<'a>,
-}
-
-impl View for Viewed<'_> {
-    fn is_there(&self) -> bool {
-        self.view.is_there()
-    }
-
-    fn value(&self, column: usize) -> Value<'_> {
-        self.view.value(column)
-    }
-
-    fn left(&self) -> Option<Duration> {
-        let expires_at = self.view.expires_at();
-        (expires_at > 0).then(|| Duration::from_millis(expires_at.saturating_sub(self.now)))
-    }
-
-    fn expiry(&self, ttl: Ttl) -> u64 {
-        let left = match ttl {
-            Ttl::Usual if self.settings.ttl > 0 => self.settings.ttl,
-            Ttl::Usual | Ttl::Never => return 0,
-            Ttl::For(left) => left.as_millis().try_into().unwrap_or(u64::MAX),
-        };
-        // 0 means for ever, and no time after the last has readings.
-        self.now.saturating_add(left).clamp(1, stamp::LATEST_MS)
-    }
-
-    fn raised(&self, column: usize, to: Value<'static>) -> Value<'static> {
-        let rules: &Rules = &self.settings.rules;
-        if rules.merges()[column] == state::Merge::Last {
-            return to;
-        }
-        rules.raised(&self.view, column, &to, &self.stamp)
     }
 }

@@ -55,6 +55,7 @@ impl Node {
             put_back,
             writer: None,
             late: false,
+            lost: false,
             sent: None,
             place,
         };

@@ -18,7 +18,7 @@ pub struct Log {
     at: Mark,
     number: u64,
     pub name: Vec<u8>,
-    kept: Option<PutBack>,
+    pub kept: Option<PutBack>,
 }
 
 impl Log {
@@ -75,7 +75,7 @@ impl Log {
     pub fn takes(&mut self, name: &str, other: &Log) {
         let source =
             Some(Source { name: name.as_bytes().to_vec(), mark: other.at, time: other.whole.now });
-        let body = Body::State { source, bytes: other.encoded() };
+        let body = Body::State { source, bytes: other.bytes() };
         assert_eq!(self.append(0, body).0, Fate::Taken);
     }
 
@@ -90,7 +90,7 @@ impl Log {
         view.value(column)
     }
 
-    fn encoded(&self) -> Vec<u8> {
+    pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.whole.encode(&mut bytes);
         bytes
@@ -113,7 +113,7 @@ fn a_log_drives_a_table() {
     assert_eq!(east.write(6, &["TABLE BARRIER t"]), ["+OK\r\n"]);
     assert_eq!(east.rows().store().rows(), 0, "it has expired by the time of the log");
 
-    let read = Whole::<Rows>::decode(&mut Reader::new(&east.encoded())).unwrap();
+    let read = Whole::<Rows>::decode(&mut Reader::new(&east.bytes())).unwrap();
     let machine = read.machine.as_ref().unwrap();
     assert_eq!(machine.store().checksum(), east.rows().store().checksum());
     assert!(Whole::<Rows>::default().machine.is_none());
@@ -125,13 +125,13 @@ fn a_log_drives_a_table() {
     assert_eq!(east.write(7, &["HINCRBY t:sum n 1"]), [":1\r\n"]);
     for _ in 0..2 {
         let source = Some(Source { name: b"west".to_vec(), mark: west.at, time: west.whole.now });
-        let body = Body::State { source, bytes: west.encoded() };
+        let body = Body::State { source, bytes: west.bytes() };
         assert_eq!(east.append(0, body).0, Fate::Taken);
     }
     assert_eq!(east.write(8, &["HINCRBY t:sum n 1"]), [":59\r\n"]);
     // A forked history of the same data centre: sums continue under another name.
     for number in 9..30 {
-        let body = Body::State { source: None, bytes: east.encoded() };
+        let body = Body::State { source: None, bytes: east.bytes() };
         assert_eq!(east.append(0, body).0, Fate::Taken);
         let sum = format!(":{}\r\n", number + 51);
         assert_eq!(east.write(number, &["HINCRBY t:sum n 1"]), [sum]);
@@ -145,7 +145,7 @@ fn sums_that_another_data_centre_has_count_once_when_they_are_put_back() {
     for (in_between, is_all_lost) in [(0, false), (2, false), (5, false), (0, true), (3, true)] {
         let (mut east, mut west) = (Log::new("east"), Log::new("west"));
         east.write(1, &["HINCRBY t:sum n 100"]);
-        let (early, early_at) = (east.encoded(), east.at);
+        let (early, early_at) = (east.bytes(), east.at);
         let mut lost = Vec::new();
         if is_all_lost {
             lost.push(kept(&mut Log::new("east"), 1, "HINCRBY t:sum n 100"));
@@ -186,7 +186,7 @@ fn flags_that_another_data_centre_has_are_as_they_were_when_they_are_put_back() 
     for in_between in 0..4 {
         let (mut east, mut west) = (Log::new("east"), Log::new("west"));
         east.write(1, &["HSET t:a bits 1"]);
-        let (early, early_at) = (east.encoded(), east.at);
+        let (early, early_at) = (east.bytes(), east.at);
         let lost = [6, 3, 12].into_iter().zip(2..);
         let lost: Vec<_> =
             lost.map(|(f, n)| kept(&mut east, n, &format!("HSET t:a bits {f}"))).collect();
@@ -217,7 +217,7 @@ fn a_lost_delete_leaves_what_was_written_since() {
     for is_put_back_first in [false, true] {
         let (mut east, mut west) = (Log::new("east"), Log::new("west"));
         east.write(1, &["HSET t:a n 1", "HSET t:b n 1"]);
-        let (early, early_at) = (east.encoded(), east.at);
+        let (early, early_at) = (east.bytes(), east.at);
         let deletes = kept(&mut east, 3, "DEL t:a t:b");
         let sets = kept(&mut east, 4, "HSET t:a n 2");
         west.takes("east", &east);
@@ -249,7 +249,7 @@ fn a_lost_delete_leaves_what_was_written_since() {
 fn what_a_data_centre_has_lost_it_is_sent_again() {
     let (mut east, mut west) = (Log::new("east"), Log::new("west"));
     east.write(1, &["HSET t:a n 1"]);
-    let (early, early_at) = (east.encoded(), east.at);
+    let (early, early_at) = (east.bytes(), east.at);
     east.write(2, &["DEL t:a"]);
     west.takes("east", &east);
     let whole = Whole::decode(&mut Reader::new(&early)).unwrap();
@@ -316,11 +316,11 @@ fn an_image_stays_as_it_was_and_writes_the_same_bytes() {
     let mut log = Log::new("east");
     for round in 0..20u64 {
         let client = round * 4 + 1;
-        let (image, bytes) = (log.whole.image(), log.encoded());
+        let (image, bytes) = (log.whole.image(), log.bytes());
         let row = format!("t:k{}", round % 5);
         let (set, raise) = (format!("HSET {row} n 1"), format!("HINCRBY t:k{} n 2", round % 3));
         log.write(client, &[&set, &raise, &format!("DEL t:k{}", (round + 2) % 5)]);
-        assert_ne!(log.encoded(), bytes);
+        assert_ne!(log.bytes(), bytes);
         let mut written = Vec::new();
         image(&mut written);
         assert_eq!(written, bytes);

@@ -45,11 +45,90 @@ fn come_back(log: &mut Log, at: usize, lost: &[(u64, PutBack)]) {
     log.name = name;
 }
 
-/// A write that changed nothing does not come back, because it could now find a row.
+/// A delete finds no row because the row is lost. Then the row comes back: by its lost writes, or
+/// from another data centre, which has received it. The delete counts, and what was done later.
+#[test]
+fn a_delete_that_found_no_row_deletes_what_comes_back() {
+    let mut east = Log::new("east");
+    let lines = ["HSET t:a n 5", "TABLE PATCH t:a bits 6", "HSET t:b n 7"];
+    let lost: Vec<_> = lines.iter().zip(1..).map(|(line, n)| kept(&mut east, n, line)).collect();
+    for (later, value) in [("TABLE BARRIER t", 0), ("HSET t:a n 9", 9)] {
+        for is_from_west in [false, true] {
+            let mut west = Log::new("west");
+            west.takes("east", &east);
+            let mut again = Log::begun("east", NOW, 100);
+            assert_eq!(again.write(11, &["DEL t:a t:c"]), [":0\r\n"]);
+            let deleted = again.kept.take().unwrap();
+            again.write(12, &[later]);
+            if is_from_west {
+                again.takes("west", &west);
+            }
+            (0..lost.len()).for_each(|at| come_back(&mut again, at, &lost));
+            assert_eq!(again.value("a", 1), Value::Unsigned(value), "{later} {is_from_west}");
+            // The other data centre does not know that the new row is another one.
+            let bits = if is_from_west && value > 0 { 6 } else { 0 };
+            assert_eq!(again.value("a", 3), Value::Unsigned(bits), "{later} {is_from_west}");
+            assert_eq!(again.value("b", 1), Value::Unsigned(7));
+            // The other data centre hears of it.
+            west.takes("east", &again);
+            assert_eq!(west.value("a", 1), Value::Unsigned(value), "{later} {is_from_west}");
+
+            // The delete is lost, too, and comes back before or after the row.
+            for from in 0..=lost.len() {
+                let mut third = Log::begun("east", NOW, 200);
+                let all = [&lost[..], &[(11, deleted.clone())]].concat();
+                (0..all.len()).for_each(|at| come_back(&mut third, from + at, &all));
+                assert_eq!(third.value("a", 1), Value::Unsigned(0), "{from}");
+                assert_eq!(third.rows().store().rows(), 1, "{from}");
+            }
+        }
+    }
+}
+
+/// Histories of one data centre are joined, of which one has a delete that found no row, and the
+/// other the row.
+#[test]
+fn a_delete_that_found_no_row_counts_in_a_joined_history() {
+    let mut east = Log::new("east");
+    east.write(1, &["HSET t:a n 5", "HSET t:b n 7"]);
+    let mut other = Log::begun("east", NOW, 100);
+    other.write(11, &["DEL t:a"]);
+    for (ours, theirs) in [(0, 1), (1, 0)] {
+        let logs = [&east, &other].map(Log::bytes);
+        let mut joined = Log::begun("east", NOW, 200);
+        for at in [ours, theirs] {
+            let body = Body::State { source: None, bytes: logs[at].clone() };
+            assert_eq!(joined.append(0, body).0, Fate::Taken);
+        }
+        assert_eq!(joined.value("a", 1), Value::Unsigned(0));
+        assert_eq!(joined.value("b", 1), Value::Unsigned(7));
+    }
+}
+
+/// Only the last deletes that found no row are remembered, each key once.
+#[test]
+fn few_deletes_that_found_no_row_are_remembered() {
+    let mut east = Log::new("east");
+    let (number, lost) = kept(&mut east, 1, "HSET t:k1 n 5");
+    let mut again = Log::begun("east", NOW, 100);
+    let delete = |again: &mut Log, key: u64| {
+        let line = format!("DEL t:k{key}");
+        assert_eq!(again.write(10 + key, &[&line]), [":0\r\n"]);
+    };
+    (1..=1024).for_each(|key| delete(&mut again, key));
+    delete(&mut again, 1024);
+    come_back(&mut again, 0, &[(number, lost.clone())]);
+    assert_eq!(again.value("k1", 1), Value::Unsigned(0));
+    let before = again.bytes().len();
+    (1025..=2048).for_each(|key| delete(&mut again, key));
+    assert!(again.bytes().len() < before + 2000, "the list does not grow");
+}
+
+/// A write that changed nothing does not come back, because it could now find a row. A delete does.
 #[test]
 fn what_changed_nothing_does_not_come_back() {
     let mut east = Log::new("east");
-    for (number, line) in [(1, "TABLE INCR t:a n 4"), (2, "DEL t:a"), (3, "HSETNX t:b n 1")] {
+    for (number, line) in [(1, "TABLE INCR t:a n 4"), (2, "PERSIST t:a"), (3, "HSETNX t:b n 1")] {
         let (_, did) = kept(&mut east, number, line);
         assert_eq!(did.done.len(), usize::from(number == 3), "{line}");
     }
