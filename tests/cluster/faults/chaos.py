@@ -22,6 +22,8 @@ from tests.cluster.faults.servers import ENGINE_PORT, Node
 Undo = Callable[[], None]
 READY = " ready on "
 """So a node says that clients can connect."""
+CHECKPOINT_SECONDS = 3.0
+"""Seconds to wait for a later checkpoint of the other nodes before the log is cut."""
 SKEW = 4.0
 """Seconds by which a clock is ahead or behind at most."""
 
@@ -400,19 +402,26 @@ class Chaos:
         return lambda: None
 
     def trim(self, fault: Fault, node: Node) -> Undo | None:
-        """The log is cut under a node that cannot read it, up to little of what there is."""
-        if len(self._cluster.of(fault.dc)) < 2:
+        """The log is cut under a node that cannot read it, up to little of what there is: beyond
+        what that node has read, as soon as the others have a checkpoint that is later."""
+        others = [one for one in self._cluster.of(fault.dc) if one is not node]
+        if not others:
             return None
         network = self._cluster.network
         network.isolate(node.host)
         gate = self._cluster.gates.get(node.host)
-        read = (self._cluster.status(node) or {}).get("log_id")
+        read = str((self._cluster.status(node) or {}).get("log_id") or "")
 
         def undo() -> None:
-            others = [one for one in self._cluster.of(fault.dc) if one is not node]
-            first = self._trimmed(fault.dc, others, int(fault.draw * 30))
-            if read and first:
-                self.counts["read across a trim"] += order(read) < order(first)
+            deadline = time.monotonic() + CHECKPOINT_SECONDS
+            while True:
+                serving = [one for one in others if self._cluster.state(one) == "serving"]
+                first = self._trimmed(fault.dc, serving, int(fault.draw * 30)) if serving else ""
+                is_across = bool(read and first) and order(read) < order(first)
+                if is_across or not read or time.monotonic() > deadline:
+                    break
+                time.sleep(0.1)  # Between two looks.
+            self.counts["read across a trim"] += is_across
             network.join(node.host)
             if gate is not None:
                 gate.cut()

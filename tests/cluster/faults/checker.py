@@ -50,7 +50,7 @@ class Promise:
     """Writes that were answered stay."""
 
     excused: frozenset[str] = frozenset()
-    """Nodes that said that their readers go back."""
+    """Nodes that said that their readers go back, or that forgot what these have seen."""
 
     staleness: float | None = None
     """Seconds: a node of the data centre where something was written shows it by then, or refuses

@@ -242,7 +242,9 @@ def guests_of(cluster: Cluster, recorder: Recorder, known: Known, seed: int) -> 
 
 def promise_of(plan: Plan, cluster: Cluster) -> Promise:
     stale = plan.layout.max_staleness
-    excused = {node.host for node in cluster.nodes.values() if LOSES in node.all_said()}
+    excused = {
+        node.host for node in cluster.nodes.values() if node.forgot or LOSES in node.all_said()
+    }
     lost = cluster.damaged() | {fault.dc for fault in plan.faults if fault.kind in LOSING}
     return Promise(
         lost=frozenset(lost),

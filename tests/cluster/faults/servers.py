@@ -279,6 +279,8 @@ class Node(Server):
         # Files that nodes of one machine would share, and nodes of several do not.
         self.memory = Path("/dev/shm") / mark
         self.memory.mkdir()
+        self.forgot = False
+        """Its machine lost its memory: it does not know what readers there have seen."""
         self.config = folder / "hub.toml"
         self.config.write_text("unprotected = true\nworkers = 1\n", encoding="utf-8")
         self.clock = folder / "clock"
@@ -321,6 +323,7 @@ class Node(Server):
 
     def forget(self) -> None:
         """While it is dead: the machine lost its memory."""
+        self.forgot = True
         shutil.rmtree(self.memory, ignore_errors=True)
         self.memory.mkdir()
 
