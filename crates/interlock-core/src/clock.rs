@@ -62,7 +62,7 @@ impl Clock {
         }
     }
 
-    /// Takes the changes of the wall clock noted since the last call.
+    /// Returns and clears the changes of the wall clock since the last call.
     pub fn take_changes(&self) -> Vec<Change> {
         match self {
             Clock::System => WALL.lock().take_changes(),
@@ -82,7 +82,7 @@ impl Clock {
         }
     }
 
-    /// As `now`, up to a few milliseconds behind.
+    /// Like `now`, but up to a few milliseconds behind.
     #[inline]
     pub fn coarse(&self) -> Time {
         match self {

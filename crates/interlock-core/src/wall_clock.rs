@@ -66,7 +66,7 @@ impl WallClock {
         WallClock { offset: None, jump: None, changed: 0, last: 0, jumps: 0, changes }
     }
 
-    /// Takes a reading of both clocks, µs.
+    /// Takes a reading of both clocks, in µs.
     pub fn read(&mut self, wall: Time, elapsed: Time) -> Reading {
         // Readings of several threads may arrive late; the clock must not seem to return for that.
         self.last = self.last.max(elapsed);
@@ -111,7 +111,7 @@ impl WallClock {
         }
     }
 
-    /// Takes what has changed since this was last asked, oldest first.
+    /// Returns and clears the changes since the last call, oldest first.
     pub fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
     }

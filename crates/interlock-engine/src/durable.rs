@@ -62,7 +62,7 @@ pub use interlock_journal::{OpenError, Repair, Report};
 const SNAPSHOT_AFTER: u64 = 256 << 20;
 /// After one that could not be made, µs.
 const SNAPSHOT_AGAIN: Time = 10_000_000;
-/// By how much a clock that was set back may set back delays that run while nobody calls, µs.
+/// Longest time by which setting the clock back can delay a message while no calls are made, µs.
 const TIME_NOTED: Time = 10_000_000;
 /// The record that gives a queue its number.
 const NAME: u8 = 0;
@@ -349,7 +349,7 @@ fn promise(durability: Durability) -> journal::Durability {
     }
 }
 
-/// Makes the calls of a journal again.
+/// Repeats the calls of a journal.
 struct Replayer<'a> {
     engine: &'a Engine,
     names: HashMap<u32, Box<[u8]>, std::hash::RandomState>,
@@ -383,7 +383,7 @@ impl Replay for Replayer<'_> {
         };
         let forgotten = recorded == Recorded::Forgotten;
         let Some(name) = self.names.get(&record.queue) else {
-            // It was durable when a snapshot began, and no longer when that came to it.
+            // It was durable when the snapshot began, but not when its turn came.
             if forgotten {
                 self.strangers.remove(&record.queue);
             } else {

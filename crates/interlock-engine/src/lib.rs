@@ -85,9 +85,9 @@ pub const WIRE: &str = "1";
 pub enum Outcome {
     /// The reply was appended.
     Done,
-    /// Nothing was changed, but for what was due.
+    /// Nothing was changed, except by due events.
     Refused(Refused),
-    /// It is answered later, by its ticket.
+    /// It is answered later, under its ticket.
     Parked,
 }
 
@@ -119,7 +119,7 @@ impl Engine {
         Engine { queues: RwLock::default(), gone: Mutex::default(), shared: Shared::new(settings) }
     }
 
-    /// Makes one call. `key` is the one key of the call, if it has one.
+    /// Makes one call. `key` is the call's key, if it has one.
     #[allow(clippy::too_many_arguments)]
     pub fn call<A: Args + ?Sized>(
         &self,
@@ -134,7 +134,7 @@ impl Engine {
         self.call_for(None, function, key, args, now, caller, out, served)
     }
 
-    /// The same, of somebody who has a bound of memory of its own.
+    /// Like `call`, for a user whose memory is limited.
     #[allow(clippy::too_many_arguments)]
     pub fn call_for<A: Args + ?Sized>(
         &self,
@@ -336,7 +336,7 @@ impl Engine {
         }
     }
 
-    /// Nobody waits for this answer any more. Whether somebody did.
+    /// Drops a parked call whose client no longer waits. Returns whether it was parked.
     pub fn forget(&self, ticket: Ticket) -> bool {
         let Some(cell) = self.shared.tickets.lock().remove(&ticket) else { return false };
         let mut queue = cell.lock_arc();
@@ -450,7 +450,7 @@ impl Held<'_> {
             return Outcome::Refused(refused);
         }
         let from = out.len();
-        // What it tells no journal has.
+        // No journal has what it returns.
         let is_others = matches!(function, Function::Workers | Function::Ask);
         let ran = self.within(now, caller, served, |queue, cx| {
             let ran = queue.run(function, args, cx, out);
@@ -476,7 +476,7 @@ impl Held<'_> {
         let Some(journal) = journal.as_ref().filter(|_| self.queue.is_durable()) else {
             return Ok(());
         };
-        // What is due is recorded too, which this one applies.
+        // A read also records the due events that it applies.
         if function.only_reads() || function.is_ephemeral() {
             return Ok(());
         }

@@ -58,8 +58,8 @@ impl Session {
         Session { requests: Requests::default(), state }
     }
 
-    /// Goes on with what it has and `fresh[*at..]`, and writes replies. After `Step::Sync` it wants
-    /// to be called again with the same `fresh`.
+    /// Processes the stored input and `fresh[*at..]`, and writes replies. After `Step::Sync` it must be
+    /// called again with the same `fresh`.
     pub fn run(
         &mut self,
         fresh: &[u8],
@@ -126,7 +126,7 @@ impl Session {
         if requests.ready.is_none() {
             requests.parser.shrink(&mut core.local.ranges);
         }
-        // What the parser holds of it counts too: of many short arguments that is more than they are.
+        // The parser's memory counts too: many short arguments take more than their bytes.
         let queued = state.transaction.as_ref().map_or(0, |transaction| transaction.bytes());
         let held = unread + requests.parser.held();
         let most = core.local.live.query_limit;
@@ -140,7 +140,7 @@ impl Session {
         step
     }
 
-    /// Takes the answer that the connection waited for; `run` then continues.
+    /// Passes on the answer that the connection waited for; `run` then continues.
     pub fn answered(&mut self, answer: Answer, core: &mut Core<'_>, out: &mut Vec<u8>) {
         let state = &mut self.state;
         let Some(pending) = state.pending.take() else { return };
@@ -152,7 +152,7 @@ impl Session {
         let resp3 = state.resp3;
         command::answered(*pending, answer, state, core, Writer { out, resp3 });
         if state.pending.is_some() {
-            // It had to ask again.
+            // It had to send another request.
             return;
         }
         if state.is_silent() {
@@ -222,7 +222,7 @@ impl Session {
             let names = state.names(kind);
             (names.is_empty() || user.may_call(command)) && names.iter().all(|name| may(kind, name))
         }) && (!state.monitors || user.may_call("monitor"));
-        // It reads on only where it may still subscribe.
+        // It continues to read only if it may still subscribe.
         let keeps = keeps
             && match state.pending.as_deref() {
                 Some(Pending::Reading { topics }) => {
@@ -262,7 +262,7 @@ impl Session {
         }
     }
 
-    /// Gives up what others know of it. Called once, at the end of the connection.
+    /// Releases what other parts know of it. Called once, at the end of the connection.
     pub fn close(&mut self, core: &mut Core<'_>) {
         for kind in [SubscriptionKind::Topic, SubscriptionKind::Pattern, SubscriptionKind::Shard] {
             for name in self.state.names(kind) {
@@ -443,13 +443,13 @@ impl State {
 
 /// The outcome of a request.
 enum Made {
-    /// It is to be made later; `resumed`: it was begun.
+    /// It is done later; `resumed`: it had begun.
     Not { step: Step, resumed: bool },
-    /// It is made; the reason to stop behind it, if there is one.
+    /// It is done; the reason to stop after it, if there is one.
     Yes(Option<Step>),
 }
 
-/// Makes one call, if it can be made now.
+/// Runs one command, if it can run now.
 fn make(
     arguments: Arguments<'_>,
     resumed: bool,
@@ -462,7 +462,7 @@ fn make(
     if let Some(line) = &state.line {
         let tables = &core.local.live.tables;
         let follows = command.is_ok_and(|command| follows(line, command, arguments, tables));
-        // What belongs together is not taken apart.
+        // A group of messages is not split.
         if !follows || (line.is_full() && !runs) {
             return Made::Not { step: state.wait_for_writes(!follows), resumed };
         }
@@ -491,7 +491,7 @@ fn make(
         state.pending = Some(Box::new(Pending::Pause));
         return Made::Not { step: Step::Wait, resumed };
     }
-    // Who subscribes now must not receive what was published before.
+    // A new subscriber must not receive messages published earlier.
     let reaches_subscribers = command.is_ok_and(|command| command.changes_deliveries);
     if taken == Taken::No && reaches_subscribers && !core.local.chunk.is_empty() {
         return Made::Not { step: Step::Sync, resumed };

@@ -81,7 +81,7 @@ impl<P> Queue<P> {
 }
 
 impl<P, L: RawLock> Queue<P, L> {
-    /// As `with`, for a lock of the caller's.
+    /// Like `with`, for a lock given by the caller.
     pub fn with_lock(options: Options, watch: Watch, clock: Clock) -> Self {
         let scheduler = Scheduler::new(options, watch);
         let inner = Inner { scheduler, waiters: Waiters::default(), closed: false, over: false };
@@ -105,7 +105,7 @@ impl<P, L: RawLock> Queue<P, L> {
         self.locked(|inner, clock| call(&mut inner.scheduler, clock.now()))
     }
 
-    /// As `call`, at a coarse time where nothing falls due.
+    /// Like `call`, but reads the coarse clock if nothing can be due.
     #[inline(always)]
     fn quick<R>(&self, call: impl FnOnce(&mut Inner<P>, Time) -> R) -> R {
         self.locked(|inner, clock| {
@@ -181,7 +181,7 @@ impl<P, L: RawLock> Queue<P, L> {
         })
     }
 
-    /// As `try_put`, and takes a place in the line of those who wait for room.
+    /// Like `try_put`; if there is no room, enters the line of waiting puts.
     pub fn put_or_wait(
         &self,
         put: &Put<'_>,
@@ -236,7 +236,7 @@ impl<P, L: RawLock> Queue<P, L> {
         })
     }
 
-    /// As `put_or_wait`, a batch.
+    /// Like `put_or_wait`, for a batch.
     pub fn put_many_or_wait(
         &self,
         puts: &[Put<'_>],
@@ -295,7 +295,7 @@ impl<P, L: RawLock> Queue<P, L> {
         })
     }
 
-    /// As `try_get`, and takes a place in the line of those who wait for a message.
+    /// Like `try_get`; if no message is ready, enters the line of waiting gets.
     pub fn get_or_wait<R>(
         &self,
         kind: Kind,
@@ -310,7 +310,7 @@ impl<P, L: RawLock> Queue<P, L> {
         })
     }
 
-    /// As `get_or_wait`, up to `limit` messages at once, at least one.
+    /// Like `get_or_wait`, for up to `limit` messages at once, at least one.
     pub fn get_many_or_wait(
         &self,
         kind: Kind,
@@ -384,7 +384,7 @@ impl<P, L: RawLock> Queue<P, L> {
         self.ack_showing(handle, |_| ())
     }
 
-    /// As `ack`; shows the message's keys before they are forgotten.
+    /// Like `ack`, and shows the message's keys before they are dropped.
     #[inline(always)]
     pub fn ack_showing(
         &self,
@@ -427,7 +427,7 @@ impl<P, L: RawLock> Queue<P, L> {
         self.noted.load(Ordering::Relaxed)
     }
 
-    /// Takes the events that the calls so far noted; the caller reports them.
+    /// Returns and clears the events of the calls so far; the caller reports them.
     pub fn take_events(&self) -> Vec<Event> {
         let mut inner = self.inner.lock();
         self.noted.store(false, Ordering::Relaxed);
@@ -508,7 +508,7 @@ impl<P> Inner<P> {
         let grant = loop {
             match self.scheduler.lease(now, kind, consumer) {
                 Some(grant) => break grant,
-                // What one call could not ready, the next one may (clause 21).
+                // The next call may ready messages that one call could not (clause 21).
                 None if self.scheduler.has_leftovers() => continue,
                 None => return None,
             }

@@ -256,13 +256,13 @@ impl<P> Scheduler<P> {
         Ok(placed.collect())
     }
 
-    /// Gives a message that is new, and for which there is room, its id and, unless it is delayed, its place.
+    /// Gives a new message, for which there is room, its id and, unless it is delayed, its place.
     #[inline]
     pub fn enter(&mut self, put: &Put<'_>, payload: Option<P>) -> u64 {
         self.enter_at_once(put, payload)
     }
 
-    /// The same, for callers in a loop.
+    /// Like `enter`, inlined for callers in a loop.
     #[inline(always)]
     pub(super) fn enter_at_once(&mut self, put: &Put<'_>, payload: Option<P>) -> u64 {
         let id = self.numbers.draw(self.now);

@@ -21,7 +21,7 @@ pub struct Wanted {
     /// µs.
     pub duration: u64,
     pub kind: Kind,
-    /// Of payloads: the message that reaches it is the last.
+    /// Limit of payload bytes: the message that reaches it is the last.
     pub bytes: u64,
 }
 

@@ -105,7 +105,7 @@ impl Queue {
                 return refuse(Code::OptionsMismatch, from.called, text);
             }
             if self.is_declared && !declaration.changes {
-                // What it names is declared so already, and the rest stays.
+                // The named options already have these values, and the others stay.
                 self.declared.tell(out);
                 return Ok(());
             }
@@ -121,7 +121,7 @@ impl Queue {
             self.scheduler.redeclare(self.declared.options());
             self.results.most = self.declared.results;
             if !was_durable && self.is_durable() {
-                // What it holds was recorded by nobody.
+                // No journal record has its content yet.
                 let mut state = Vec::new();
                 self.dump(&mut state);
                 cx.record(self, Recorded::State, &[&state]);

@@ -103,7 +103,7 @@ impl Drop for Messages<'_> {
 }
 
 impl Messages<'_> {
-    /// Goes through those that are new, of the messages of one dedup string the first.
+    /// Calls `see` for each new message; of those with the same dedup string, only for the first.
     fn each_new(&self, queue: &Queue, mut see: impl FnMut(&Message<'_>)) {
         let mut seen: HashSet<&str, std::hash::RandomState> = HashSet::default();
         for message in &self.list {

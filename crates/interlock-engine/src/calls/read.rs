@@ -477,7 +477,7 @@ impl Strings {
         self.bytes.len()
     }
 
-    /// Gives back the room for more of them.
+    /// Frees unused capacity.
     pub fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
     }

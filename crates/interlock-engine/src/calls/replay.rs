@@ -13,7 +13,7 @@ use crate::wire::records::Recorded;
 use crate::Engine;
 
 impl Engine {
-    /// Makes a call that a [`Journal`](crate::Journal) recorded, as it was made then.
+    /// Repeats a call that a [`Journal`](crate::Journal) recorded.
     pub fn replay<A: Args + ?Sized>(
         &self,
         name: &[u8],

@@ -137,7 +137,8 @@ struct Token {
     number: u64,
 }
 
-/// Takes an acknowledgement, as nearly all are; `None`: it is something else, or wrong, for who looks closer.
+/// Parses an acknowledgement, the usual settlement. `None`: it is another settlement or malformed, which the
+/// caller handles.
 #[inline]
 fn acknowledged<A: Args + ?Sized>(
     from: &mut Reader<'_, A>,

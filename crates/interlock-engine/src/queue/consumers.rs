@@ -36,7 +36,7 @@ pub struct Consumers {
     /// The consumer whose reply was kept first, and last; each knows the next.
     first: Option<u32>,
     last: Option<u32>,
-    /// Those before this one in that order are kept as short as they can be.
+    /// Replies before this one in the list are stored in their shortest form.
     whole: Option<u32>,
     bytes: usize,
     /// Bytes of the names, each of which exists twice.
@@ -103,9 +103,9 @@ impl Kept {
 /// The state of a call, as far as it is known.
 pub enum Known {
     New,
-    /// It was answered.
+    /// The call was answered.
     Reply,
-    /// It has settled, but leased nothing yet.
+    /// It has settled, but has not leased yet.
     Half(Vec<Answer>),
 }
 
@@ -234,9 +234,9 @@ impl Consumers {
         self.set(at, call, function, now, Kept::Reply(room));
     }
 
-    /// As `keep`, for a call that leased and settled nothing: only a limited number is kept, for
-    /// repeating one does no harm, and every client with the right to lease could fill the memory
-    /// with names.
+    /// Like `keep`, for a call that leased and settled nothing. Only a limited number of these are kept:
+    /// repeating such a call does no harm, and otherwise any client with the right to lease could fill the
+    /// memory with names.
     pub fn keep_light(
         &mut self,
         number: u64,

@@ -11,7 +11,7 @@ use crate::wire::options::QueueOption;
 /// The durability of a queue: whether what was answered survives the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Nothing is stored.
+    /// Changes are not stored.
     #[default]
     None,
     /// Stored once a second.
@@ -98,7 +98,7 @@ impl OneOf for Durability {
 
 /// The declaration of a call.
 pub struct Declaration {
-    /// It changes a queue that was declared before, instead of being compared with it.
+    /// True if it changes a declared queue, instead of being compared with the declaration.
     pub changes: bool,
     pub declared: Declared,
     /// The options that the call names, a bit each.

@@ -70,20 +70,20 @@ impl Queue {
         self.in_journal |= self.is_durable() && cx.shared.settings.journal.is_some();
     }
 
-    /// Nothing is recorded of its going; but if the journal has its name from a call that did nothing, a
-    /// snapshot must have it too, or later records would be those of nobody.
+    /// Called when an unused queue is dropped, which is not recorded. But if the journal has its name, from a
+    /// call that did nothing, the snapshot must have the name too: later records refer to it.
     pub fn note_in_journal(&mut self, shared: &Shared) {
         let journal = shared.settings.journal.as_ref().filter(|_| self.is_durable());
         self.in_journal |= journal.is_some_and(|journal| journal.knows(&self.name));
     }
 
-    /// The same, for a drop found in a journal.
+    /// Drops a queue when a drop is replayed from a journal.
     pub fn replay_drop(&mut self, cx: &mut Context<'_>) {
         self.in_journal = true;
         self.start_afresh(cx);
     }
 
-    /// It goes unasked: nothing is in it.
+    /// Drops an empty queue by itself.
     pub fn drop_spent(&mut self, cx: &mut Context<'_>) {
         self.record_drop(cx);
         self.start_afresh(cx);
@@ -107,7 +107,7 @@ impl Queue {
         }
     }
 
-    /// It is somebody's again.
+    /// Notes that the queue is in use again.
     pub fn is_back(&mut self, shared: &Shared) {
         self.presence = Presence::There;
         if std::mem::take(&mut self.in_journal) && !self.is_durable() {
@@ -139,7 +139,7 @@ pub struct Gone {
 struct One {
     number: u64,
     until: Time,
-    /// Of one that was blank; 0 of others.
+    /// Bytes of a queue that was blank; 0 for others.
     bytes: u64,
     cell: Cell,
 }
@@ -158,7 +158,7 @@ impl Gone {
         self.by_name.insert(name.into(), One { number, until, bytes, cell });
     }
 
-    /// It is somebody's again, or of no use.
+    /// Removes a queue that is in use again, or no longer needed.
     pub fn remove(&mut self, name: &[u8]) -> Option<Cell> {
         let One { number, until, bytes, cell } = self.by_name.remove(name)?;
         self.order.remove(&(until, number));
@@ -224,7 +224,7 @@ impl Engine {
     pub fn let_go(&self, queue: &mut Queue, cell: &Cell, now: Time, replays: bool) {
         let (next, token) = queue.scheduler.series();
         let until = now.saturating_add(KEPT_REPLY).max(next).max(token);
-        // Who only reads may have found it before it went, and comes to it after.
+        // A reader may have found the queue before it was dropped, and use it afterwards.
         if !self.queues.read().get(&queue.name).is_some_and(|one| Arc::ptr_eq(one, cell)) {
             return;
         }

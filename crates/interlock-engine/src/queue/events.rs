@@ -118,7 +118,7 @@ impl Watched {
         logs.ends.first().map_or(Time::MAX, |(end, _)| *end)
     }
 
-    /// Nobody watches this queue any more.
+    /// Removes a queue that is no longer watched.
     pub fn remove(&self, queue: &[u8], shared: &Shared) {
         if self.count.load(Ordering::Relaxed) > 0 {
             let mut logs = self.logs.lock();
@@ -260,7 +260,7 @@ impl Queue {
             log.add(told(&noted, consumer, time));
         }
         if log.end == 0 {
-            // Nobody watches any more: the next call lets it go.
+            // The queue is no longer watched: the next call removes it.
             log.clear();
             return;
         }

@@ -66,7 +66,7 @@ pub struct Queue {
     pub is_declared: bool,
     pub sealed: bool,
     pub presence: Presence,
-    /// It was dropped, and a journal knows what is kept of it.
+    /// True if it was dropped, and a journal still has its data.
     pub in_journal: bool,
     pub consumers: Consumers,
     pub results: Results,
@@ -173,7 +173,7 @@ impl Queue {
         self.structure = self.scheduler.structure() as u64;
     }
 
-    /// Takes the place of another queue of its name: what is counted of that one it has to answer for.
+    /// Replaces another queue of the same name, and takes over its memory accounting.
     pub fn instead_of(self, old: &mut Queue) -> Queue {
         let accounts = std::mem::take(&mut old.accounts);
         let Queue { counted, alarm, idle, .. } = *old;

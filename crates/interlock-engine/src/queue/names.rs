@@ -9,7 +9,8 @@ use crate::queue::shared::Cell;
 #[derive(Default)]
 pub struct Names {
     cells: HashMap<Box<[u8]>, (u64, Cell), std::hash::RandomState>,
-    /// By numbers that rise as queues are made: a place in it says nothing of what others are called.
+    /// The names by numbers that rise as queues are created, so that a position reveals nothing about other
+    /// users' names.
     pages: BTreeMap<u64, Box<[u8]>>,
     last: u64,
 }

@@ -75,7 +75,8 @@ impl Queue {
         self.scheduler.is_unused() && !self.is_declared && !self.sealed && self.results.len() == 0
     }
 
-    /// It is empty, nothing is kept of it, and its last call is longer ago than replies are kept.
+    /// Returns whether it is empty, has no stored data, and its last call is older than the time for which
+    /// replies are stored.
     fn is_spent(&self, now: Time) -> bool {
         !self.is_declared
             && !self.sealed

@@ -193,7 +193,7 @@ impl Context<'_> {
         self.free_for(self.payer.map(|payer| &**payer))
     }
 
-    /// The same, of a call that is made for somebody else.
+    /// Like `free`, for a call made for another user.
     pub fn free_for(&self, payer: Option<&Account>) -> u64 {
         let own = payer.filter(|payer| payer.most > 0 && !self.replays);
         let own = own.map_or(u64::MAX, |payer| payer.most.saturating_sub(payer.used()));

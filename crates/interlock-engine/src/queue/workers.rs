@@ -28,7 +28,7 @@ pub struct Workers {
     ends: BTreeSet<End>,
 }
 
-/// Those of one queue.
+/// The workers of one queue.
 #[derive(Default)]
 struct Directory {
     workers: BTreeMap<Box<[u8]>, Worker>,
@@ -69,13 +69,13 @@ impl Worker {
 impl Directory {
     /// Counts bytes taken, more or less than before.
     fn count(&self, shared: &Shared, before: u64, after: u64) {
-        // It wraps to what it should be, as the sum of all queues does.
+        // The difference may wrap, as the sum over all queues does; the result is right.
         shared.count_beside(&self.accounts, after.wrapping_sub(before));
     }
 }
 
 impl Workers {
-    /// Those whose time is over go. Returns when to look again.
+    /// Removes expired workers. Returns the time of the next check.
     pub fn expire(&mut self, shared: &Shared, now: Time) -> Time {
         while self.ends.first().is_some_and(|(until, ..)| *until <= now) {
             let (_, queue, worker) = self.ends.pop_first().expect("as just seen");

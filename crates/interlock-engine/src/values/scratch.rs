@@ -22,7 +22,7 @@ pub struct Payload {
     pub beside: u32,
 }
 
-/// By size: unused room.
+/// Unused allocations, by size.
 struct Unused {
     by_size: [Vec<Box<[u8]>>; LONGEST / STEP],
     bytes: usize,

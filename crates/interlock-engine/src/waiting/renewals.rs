@@ -16,7 +16,7 @@ pub struct HeldLease {
     pub token: u64,
     /// Length of a renewal, µs.
     pub span: Time,
-    /// It ends then, at the earliest.
+    /// Earliest end of the lease.
     pub deadline: Time,
     /// The end of its handler's time: it is not renewed beyond.
     pub until: Time,
@@ -42,7 +42,7 @@ impl Leases {
         }
         let late = self.all.iter().filter(|(_, lease)| lease.deadline <= now && now < lease.until);
         let late = late.map(|(number, lease)| (*number, lease.clone())).collect();
-        // Those whose handler's time is over run out.
+        // Leases whose handler's timeout has passed are left to expire.
         self.first = self.all.values().map(|lease| lease.deadline).filter(|end| *end > now).min();
         late
     }
@@ -54,7 +54,7 @@ impl Leases {
 }
 
 impl Renewals {
-    /// Takes a lease into care, or notes that it was renewed.
+    /// Adds a lease to be renewed, or notes that it was renewed.
     pub fn hold(&self, number: u64, lease: HeldLease) {
         self.held.lock().put(number, lease);
     }
@@ -73,7 +73,7 @@ impl Renewals {
 
     /// Renews leases that would have run out by now. To be called before the engine gets the time.
     pub fn renew(&self, engine: &Engine, now: Time, served: &mut Vec<Served>) {
-        // Of the engine nothing is asked under the lock of these.
+        // The engine is not called while this lock is held.
         let late = self.held.lock().late(now);
         for (number, lease) in late {
             // As if it had been renewed in time.
@@ -87,14 +87,14 @@ impl Renewals {
             let mut held = self.held.lock();
             match done {
                 Outcome::Done => {
-                    // It may have been renewed meanwhile, or let go.
+                    // It may have been renewed or removed meanwhile.
                     let deadline = now.saturating_add(lease.span);
                     if let Some(one) = held.all.get_mut(&number) {
                         one.deadline = one.deadline.max(deadline);
                         held.first = held.first.map(|first| first.min(deadline)).or(Some(deadline));
                     }
                 }
-                // It is lost, or its queue is.
+                // The lease or its queue is lost.
                 _ => drop(held.all.remove(&number)),
             }
         }

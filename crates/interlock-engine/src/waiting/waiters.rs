@@ -42,7 +42,7 @@ pub struct Waiter {
 pub enum Want {
     /// With the answers of what `il1_next` has settled.
     Lease(Wanted, Option<Vec<Answer>>),
-    /// For a put.
+    /// A waiting put.
     Room(WaitingPut),
     Result(u64),
     /// The end of a message, or of all.
@@ -64,7 +64,7 @@ pub struct Waiting {
     next: u64,
     /// Bytes of the waiting puts.
     pub bytes: u64,
-    /// For any work, for keyed, for unkeyed.
+    /// Lines of calls that wait for any, keyed and unkeyed messages.
     lines: [BTreeSet<u64>; 3],
     pub room: RoomLine,
     /// Puts by the hashes of their dedup strings, and those of which a string became known since they were

@@ -67,7 +67,7 @@ impl Listening {
             let listener = bind_unix(path, settings.unix_mode).map_err(failed)?;
             file = Some(SocketFile(path.clone()));
             if let Some(mode) = settings.unix_mode {
-                // What the umask has taken of it.
+                // Restores the bits that the umask removed.
                 fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
             }
             socket::listen(listener.as_raw_fd()).map_err(failed)?;

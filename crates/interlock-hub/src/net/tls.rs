@@ -61,7 +61,7 @@ pub struct Tls {
 impl Tls {
     pub fn new(config: Arc<ServerConfig>) -> Result<Self, rustls::Error> {
         let mut connection = ServerConnection::new(config)?;
-        // What may wait encrypted for a socket that is full; the output's limits count the rest.
+        // Limit of encrypted bytes that wait for a full socket; the output's limits count the others.
         connection.set_buffer_limit(Some(MOST_ENCRYPTED));
         Ok(Tls { connection, ended: false })
     }
@@ -81,7 +81,7 @@ impl Tls {
         self.connection.wants_write()
     }
 
-    /// As `socket::receive`. Never leaves anything decrypted behind: nothing would announce it.
+    /// Like `socket::receive`. It leaves no decrypted bytes behind, because epoll would not report them.
     pub fn receive(&mut self, fd: RawFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let mut filled = 0;
         // One record decrypts to 16 KiB at most; and who sends empty ones has its turn end too.
@@ -114,7 +114,7 @@ impl Tls {
         Ok((filled > 0).then_some(filled))
     }
 
-    /// As `socket::send`: how much of the parts was taken, which is no longer the caller's.
+    /// Like `socket::send`: returns the number of bytes accepted, which the caller must not send again.
     pub fn send(&mut self, fd: RawFd, parts: &[&[u8]]) -> io::Result<usize> {
         if !self.flush(fd)? {
             return Ok(0);

@@ -92,8 +92,8 @@ impl<P> Scheduler<P> {
         Some(Handed { token, deadline, keys: left.taken, is_cut: left.bytes == 0 })
     }
 
-    /// Takes the first ready message out, if there is room for its keys or it is the first of its
-    /// call. Paused messages are set aside, up to a call's limit: then `ready` still counts them.
+    /// Removes the first ready message, if there is room for its keys or it is the first of its call. Paused
+    /// messages are set aside, up to a call's limit; any beyond it are still counted in `ready`.
     fn pick(&mut self, kind: Kind, room: &mut Room, first: bool) -> Option<u32> {
         if self.pauses.of_queue() {
             return None;
@@ -146,7 +146,7 @@ impl<P> Scheduler<P> {
         Some(Grant { handle, id, attempt: self.records.attempt(at), message: at })
     }
 
-    /// As `held`: the places of the message and of its lease.
+    /// Like `held`, but returns the slots of the message and of its lease.
     #[inline]
     fn held_at(&self, token: u64, id: u64) -> Option<(u32, u32)> {
         let at = self.records.find(id)?;
@@ -280,7 +280,7 @@ mod tests {
         for n in 0..many {
             put(&mut s, START, if n % 3 == 0 { &low } else { &plain });
         }
-        // By priority: two leases whose ids lie between each other's.
+        // By priority, so that the ids of two leases interleave.
         lease(&mut s, START, many as usize / 2, 50);
         lease(&mut s, START, many as usize, 50);
         s.feed(true);

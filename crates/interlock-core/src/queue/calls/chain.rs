@@ -113,7 +113,7 @@ impl<P> Scheduler<P> {
             return;
         }
         if message.flags & BARRIER != 0 {
-            // It waits for everything before it.
+            // A barrier waits for everything before it.
             if search.least < sequence {
                 search.add(search.first, at);
             }
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(bench.0.waits_for(behind, &[target]), Some(vec![behind, second, target]));
         assert_eq!(bench.0.waits_for(behind, &[first]).unwrap().len(), 3);
         assert_eq!(bench.0.waits_for(target, &[first]), Some(vec![target, first]));
-        // Of several the first, in every process.
+        // If there are several targets, the first is found, in every process.
         assert_eq!(bench.0.waits_for(second, &[target, first]), Some(vec![second, first]));
         assert_eq!(bench.0.waits_for(second, &[behind]), None);
     }

@@ -107,7 +107,7 @@ impl<P> Scheduler<P> {
         self.note(Change::LeaseExpired, lease.message, lease.token);
     }
 
-    /// Makes a message ready again at that time.
+    /// Schedules a message to become ready again at a time.
     pub(in crate::queue) fn back_off(&mut self, at: u32, until: Time) {
         self.records.set_stopped(at, State::BackingOff);
         let due = Due { at: until, id: self.records.sequence(at), owner: at };
@@ -115,7 +115,7 @@ impl<P> Scheduler<P> {
         self.backoffs.insert(due, |owner, position| records.set_timer(owner, position));
     }
 
-    /// Takes a message out of the backoffs.
+    /// Removes a message from the backoffs.
     pub(in crate::queue) fn end_backoff(&mut self, at: u32) {
         let (timer, records) = (self.records.timer(at), &mut self.records);
         self.backoffs.remove(timer, |owner, position| records.set_timer(owner, position));
@@ -135,7 +135,7 @@ impl<P> Scheduler<P> {
         self.delays.insert(due, keys, |owner, position| records.set_timer(owner, position));
     }
 
-    /// Takes a message out of the delays.
+    /// Removes a message from the delays.
     pub(in crate::queue) fn end_delay(&mut self, at: u32) -> DelayedKeys {
         let (timer, records) = (self.records.timer(at), &mut self.records);
         self.delays.remove(timer, |owner, position| records.set_timer(owner, position))

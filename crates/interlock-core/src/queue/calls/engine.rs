@@ -15,7 +15,8 @@ use crate::queue::scheduler::{Budget, Handle, NoRoom, Scheduler};
 use crate::queue::schedules::trace::Call;
 use crate::queue::types::{Options, Then, Time};
 
-/// Makes one text of the errors of a message: those so far, the new one, the attempt that failed, the time.
+/// Joins the errors of a message into one text. Arguments: the text so far, the new error, the attempt that
+/// failed, the time.
 pub type JoinErrors = fn(Option<&str>, &str, u32, Time) -> Box<str>;
 
 /// State that only a queue that serves several processes has.
@@ -99,8 +100,7 @@ impl<P> Scheduler<P> {
         self.now = self.now.max(now);
     }
 
-    /// Makes the next call (`cancel`, `skip`, ...) part of one that `start` began, with this
-    /// budget.
+    /// Makes the next call (`cancel`, `skip`, ...) part of the one that `start` began, with this budget.
     pub fn carry(&mut self, budget: Budget) {
         self.engine.carried = Some(budget);
     }

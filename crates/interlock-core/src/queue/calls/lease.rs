@@ -37,7 +37,7 @@ pub struct LeaseLost;
 /// The outcome for a message whose handling failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// It is retried, as this attempt, after this many µs.
+    /// Retried after this many µs, at the same attempt.
     Again {
         attempt: u32,
         after: u64,
@@ -73,7 +73,7 @@ impl<P> Scheduler<P> {
         self.ack_showing(now, handle, |_| ())
     }
 
-    /// As `ack`; shows the message's keys before they are forgotten.
+    /// Like `ack`, and shows the message's keys before they are dropped.
     #[inline]
     pub fn ack_showing(
         &mut self,
@@ -250,7 +250,7 @@ impl<P> Scheduler<P> {
         failed
     }
 
-    /// Takes a message out of its lanes and keeps it as a dead letter.
+    /// Removes a message from its lanes and stores it as a dead letter.
     pub(in crate::queue) fn bury_message(&mut self, at: u32, budget: &mut Budget) {
         let message = &self.records[at];
         let lanes = &self.lanes;

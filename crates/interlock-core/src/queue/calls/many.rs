@@ -31,7 +31,7 @@ impl<P, L: RawLock> Queue<P, L> {
     ) {
         self.locked(|inner, clock| {
             let scheduler = &mut inner.scheduler;
-            // As for one ack: it says nothing about time where nothing falls due.
+            // As for one ack, the clock is read only if something may be due.
             let timed = scheduler.timed() || clock.is_manual();
             let now = if timed { clock.now() } else { scheduler.last_time() };
             for handle in handles {

@@ -172,7 +172,7 @@ impl<P> Scheduler<P> {
         self.settle(at, &mut budget)
     }
 
-    /// Makes a held message, or one that backs off, a dead letter, if there is room for one.
+    /// Turns a held or backing-off message into a dead letter, if there is room for one.
     pub fn bury(&mut self, now: Time, id: u64) -> bool {
         let mut budget = self.begin(now, || Call::Bury { id });
         let Some(at) = self.stopped(id).filter(|_| !self.dead.full()) else {
@@ -258,7 +258,7 @@ impl<P> Scheduler<P> {
         self.resume_key(key, &mut budget)
     }
 
-    /// As `resume`, within a call that has begun.
+    /// Like `resume`, within a call that has begun.
     pub fn resume_key(&mut self, key: KeyRef<'_>, budget: &mut Budget) -> bool {
         let Some(lane) = self.lanes.set_paused(key, false) else {
             return false;

@@ -181,7 +181,7 @@ impl<P> Scheduler<P> {
         edges.into_iter().flatten().map(|edge| self.seen_at(edge.message))
     }
 
-    /// As `scan`, the delayed messages that have a key.
+    /// Like `scan`, for the delayed messages that have a key.
     pub fn scan_delayed(
         &self,
         from: u64,
@@ -196,7 +196,7 @@ impl<P> Scheduler<P> {
         })
     }
 
-    /// As `scan`, of the lanes with messages that have a place: key and depth.
+    /// Like `scan`, for the lanes with messages: key and depth.
     pub fn scan_lanes(&self, from: u64, count: usize, mut each: impl FnMut(&[u8], u32)) -> u64 {
         some_places(from, self.lanes.end(), count, |at| {
             let lane = self.lanes.get(at).filter(|lane| lane.depth > 0)?;
@@ -205,7 +205,7 @@ impl<P> Scheduler<P> {
         })
     }
 
-    /// As `scan`, what is paused: the queue first, told as an empty key.
+    /// Like `scan`, for what is paused. The queue itself comes first, as an empty key.
     pub fn scan_paused(&self, from: u64, count: usize, mut each: impl FnMut(&[u8])) -> u64 {
         if from == 0 && self.pauses.of_queue() {
             each(b"");
@@ -242,7 +242,7 @@ impl<P> Scheduler<P> {
         self.dead.has_expired()
     }
 
-    /// Takes these payloads.
+    /// Returns and clears these payloads.
     pub fn take_expired_dead(&mut self) -> Vec<P> {
         self.dead.take_expired()
     }

@@ -73,7 +73,7 @@ pub struct Roots {
     pub found: u64,
     /// True if all were looked at; otherwise the count is a minimum.
     pub exact: bool,
-    /// Those with the deepest lanes first.
+    /// The roots with the deepest lanes come first.
     pub told: Vec<Root>,
 }
 
@@ -416,7 +416,7 @@ impl Look {
 
 /// A count of what waits behind some messages.
 struct Walk {
-    /// Those messages, and what was counted.
+    /// The counted messages.
     seen: HashSet<u32>,
     /// Edges that were come across: true where all behind was counted, false where a reader was passed over.
     looked_at: HashMap<u32, bool>,

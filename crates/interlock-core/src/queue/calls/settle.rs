@@ -7,7 +7,7 @@ use crate::queue::types::message::{Message, BARRIER, GATED, KEYED};
 use crate::queue::types::State;
 
 impl<P> Scheduler<P> {
-    /// Takes a message out of its lanes and of the queue; readies what it held up (clause 21).
+    /// Removes a message from its lanes and from the queue; readies the messages it blocked (clause 21).
     #[inline]
     pub(in crate::queue) fn settle(&mut self, at: u32, budget: &mut Budget) -> Option<P> {
         let removed = self.records.remove(at);
@@ -61,7 +61,7 @@ impl<P> Scheduler<P> {
             let Some(message) = self.records.get(at) else {
                 continue;
             };
-            // It may have been cancelled, and its place used again.
+            // It may have been cancelled, and its slot reused.
             if message.id == id && message.flags & GATED != 0 {
                 self.records.open_gate(at);
                 self.unblock(at, budget);
@@ -82,7 +82,7 @@ impl<P> Scheduler<P> {
     pub(in crate::queue) fn ready_late(&mut self, budget: &mut Budget) {
         while budget.ready > 0 {
             let Some((at, id)) = self.ready.next_late() else { return };
-            // It may have been cancelled, and its place used again.
+            // It may have been cancelled, and its slot reused.
             let waits = |m: &Message<P>| m.id == id && m.state == Some(State::Waiting);
             if self.records.get(at).is_some_and(waits) {
                 budget.ready -= 1;

@@ -25,7 +25,7 @@ pub struct Barriers {
 }
 
 impl Barriers {
-    /// Gives back what is kept for its room.
+    /// Frees unused capacity.
     pub fn compact(&mut self) {
         self.queue.shrink_to_fit();
         self.opening = VecDeque::new();

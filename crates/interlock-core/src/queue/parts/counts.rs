@@ -139,7 +139,7 @@ impl Counts {
         }
     }
 
-    /// Takes the word that memory should be given back.
+    /// Returns and clears whether memory should be returned.
     pub fn take_freed(&mut self) -> bool {
         std::mem::take(&mut self.freed)
     }

@@ -41,7 +41,7 @@ pub struct Dead<P> {
 
 #[derive(Debug)]
 pub(in crate::queue) struct DeadLetters<P> {
-    /// By the order in which they died.
+    /// The dead letters by the order in which they died.
     letters: BTreeMap<u64, Dead<P>>,
     order_of: HashMap<u64, u64, std::hash::RandomState>,
     next: u64,
@@ -55,7 +55,7 @@ pub(in crate::queue) struct DeadLetters<P> {
     look: Time,
     /// Payloads of those that were too old, to be dropped outside the lock.
     expired: Vec<P>,
-    /// Of their last errors.
+    /// Bytes of their last errors.
     bytes: usize,
 }
 

@@ -15,7 +15,7 @@ pub struct Dedup {
     known: HashMap<Arc<str>, Entry, std::hash::RandomState>,
     /// Settled ones by the time they are forgotten, which rises, for the window is one length.
     leaving: VecDeque<(Time, Arc<str>)>,
-    /// Those whose own window ends before that of one settled earlier.
+    /// The strings whose own window ends before that of a string settled earlier.
     sooner: BinaryHeap<Reverse<(Time, Arc<str>)>>,
     inserted: u64,
     /// Bytes of the strings.

@@ -17,7 +17,7 @@ pub struct DelayedKeys {
 #[derive(Debug, Default)]
 pub struct Delays {
     timers: Timers,
-    /// By id.
+    /// The keys of delayed messages by id.
     keys: HashMap<u64, DelayedKeys, std::hash::RandomState>,
 }
 
@@ -31,7 +31,7 @@ impl Delays {
         self.timers.insert(due, moved);
     }
 
-    /// Takes the message at a place among the timers out.
+    /// Removes the message at an index of the timers.
     pub fn remove(&mut self, timer: u32, moved: impl FnMut(u32, u32)) -> DelayedKeys {
         let due = self.timers.remove(timer, moved);
         let keys = self.keys.remove(&due.id).expect("a delayed message's keys");

@@ -38,7 +38,7 @@ pub enum Change {
     Readied,
     Skip,
     Cancel,
-    /// It had expired when its turn came.
+    /// A message had expired when its turn came.
     MessageExpired,
 }
 
@@ -158,7 +158,7 @@ impl<P> Scheduler<P> {
                 *bytes += key.len();
                 keys.push((Key::new(key), shared));
             } else {
-                // Those after it are not reported either.
+                // Further keys are not reported either.
                 *count = MAX_EVENT_KEYS;
             }
         };

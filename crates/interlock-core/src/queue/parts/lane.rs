@@ -214,8 +214,8 @@ impl Lanes {
         number
     }
 
-    /// Takes a message out of all its lanes and notes as granted the message of each edge whose turn it
-    /// is, while `budget` lasts.
+    /// Removes a message from all its lanes, and grants the edges that are now in front, while `budget`
+    /// lasts.
     #[inline]
     pub fn unlink(&mut self, first: u32, budget: &mut u32) {
         let mut at = first;
@@ -281,7 +281,7 @@ impl Lanes {
         }
     }
 
-    /// Goes on with what earlier calls left (clause 21).
+    /// Continues the work that earlier calls left (clause 21).
     pub fn go_on(&mut self, budget: &mut u32) {
         while *budget > 0 {
             let Some(number) = self.unfinished.pop() else {
@@ -313,7 +313,7 @@ impl Lanes {
         !self.deep.is_empty()
     }
 
-    /// Takes the lanes that passed a depth at which a warning is due.
+    /// Returns and clears the lanes that passed a depth at which a warning is due.
     pub fn take_deep(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.deep)
     }
@@ -526,8 +526,8 @@ impl<'a> Iterator for KeysOf<'a> {
 }
 
 impl Lane {
-    /// It has no messages any more. Whether it was not kept for another reason, and is from now on as one
-    /// that was idle lately.
+    /// Called when the lane becomes empty. Returns whether it must be added to the lanes that were idle last:
+    /// not if it is kept for another reason.
     #[inline]
     fn falls_idle(&mut self) -> bool {
         self.warned = 0;

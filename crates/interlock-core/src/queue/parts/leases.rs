@@ -22,7 +22,7 @@ pub struct Lease {
     timer: u32,
     /// Its place among the leases of many messages; `NONE`: it is of one.
     batch: u32,
-    /// It was said that it is held too long.
+    /// True if the log already says that it is held too long.
     pub noted: bool,
 }
 
@@ -135,7 +135,7 @@ impl Leases {
         })
     }
 
-    /// Gives a lease a deadline, the first one or another; `id` is its message's.
+    /// Sets the deadline of a lease; `id` is its message's.
     pub fn set_deadline(&mut self, place: u32, id: u64, deadline: Time) {
         let slab = &mut self.slab;
         slab[place].deadline = deadline;
@@ -217,7 +217,7 @@ impl Leases {
         self.deadlines.first().filter(|due| due.at <= now).map(|due| due.owner)
     }
 
-    /// It was said that a lease is held too long.
+    /// Notes that the log says that a lease is held too long.
     pub fn note(&mut self, place: u32) {
         self.slab[place].noted = true;
     }

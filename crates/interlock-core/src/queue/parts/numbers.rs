@@ -72,7 +72,7 @@ impl Numbers {
         self.put_times.at(number)
     }
 
-    /// Nobody can ask any more for what is before this one.
+    /// Drops everything before this number: no caller can ask for it any more.
     #[inline]
     pub fn forget_before(&mut self, oldest: u64) {
         self.oldest = oldest;
@@ -101,7 +101,7 @@ impl Numbers {
         self.put_times.restore(entries, until);
     }
 
-    /// Says whether any number that was given before still counts.
+    /// Sets whether any number given before still counts.
     pub fn restore_used(&mut self, used: bool) {
         self.first = if used { 0 } else { self.next };
     }

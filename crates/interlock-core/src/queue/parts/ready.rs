@@ -84,7 +84,7 @@ impl ReadySet {
         &mut self.ranked[at].1
     }
 
-    /// Takes out a heap that is empty.
+    /// Removes a heap that is empty.
     fn remove_heap(&mut self, at: usize) {
         let (_, heap) = self.ranked.remove(at);
         if heap.capacity() <= 1024 {
@@ -164,7 +164,7 @@ impl ReadySet {
         oldest
     }
 
-    /// Takes out what `peek` gave.
+    /// Removes the ticket that `peek` returned.
     #[inline]
     pub fn pop(&mut self, ticket: Ticket) {
         self.live -= 1;
@@ -192,8 +192,8 @@ impl ReadySet {
         }
     }
 
-    /// Takes out the ticket that was pushed last, fresh and at no priority. A stale entry would do for a
-    /// message that is gone, but not for one that will be ready again at the same place.
+    /// Removes the ticket that was pushed last, which is fresh and has no priority. Leaving it as a stale
+    /// entry is not enough, because the message may become ready again in the same slot.
     pub fn take_back(&mut self, ticket: Ticket) {
         let last = self.fresh.pop_back();
         debug_assert_eq!(last, Some((ticket.sequence, ticket.message)));
@@ -311,7 +311,7 @@ impl Ready {
         sets.into_iter().flatten().min()
     }
 
-    /// Takes out what `choose` gave.
+    /// Removes the ticket that `choose` returned.
     #[inline]
     pub fn pop(&mut self, keyed: bool, ticket: Ticket) {
         self.set(keyed).pop(ticket);

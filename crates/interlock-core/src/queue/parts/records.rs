@@ -291,7 +291,7 @@ impl<P> Records<P> {
         failing
     }
 
-    /// Takes its dedup string out.
+    /// Removes and returns its dedup string.
     pub fn take_dedup(&mut self, at: u32) -> Option<Arc<str>> {
         match self.messages[at].extra {
             NONE => None,

@@ -108,8 +108,8 @@ impl<T: Record> Slab<T> {
         at
     }
 
-    /// Takes a place into use. It holds the remains of `clear`, or a default, with a link: the
-    /// caller writes every field.
+    /// Allocates a slot. It has the remains of `clear`, or a default, with a link, so the caller must write
+    /// every field.
     #[inline]
     pub fn place(&mut self) -> u32 {
         self.len += 1;
@@ -142,7 +142,8 @@ impl<T: Record> Slab<T> {
         self.take(at, |_| ());
     }
 
-    /// The same, and what `look` sees in the record before it is cleared: a place is looked up once.
+    /// Like `remove`, and also returns what `look` reads from the record before it is cleared, so that the
+    /// slot is looked up once.
     #[inline(always)]
     pub fn take<R>(&mut self, at: u32, look: impl FnOnce(&mut T) -> R) -> R {
         self.len -= 1;

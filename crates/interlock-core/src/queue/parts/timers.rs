@@ -57,7 +57,7 @@ impl Timers {
         self.rise(self.heap.len() - 1, &mut moved);
     }
 
-    /// Takes out the entry at `position`; `moved(owner, position)` is called for all that moved.
+    /// Removes the entry at `position`, and calls `moved(owner, position)` for each entry that moved.
     pub fn remove(&mut self, position: u32, mut moved: impl FnMut(u32, u32)) -> Due {
         let at = position as usize;
         let due = self.heap.swap_remove(at);

@@ -182,7 +182,7 @@ impl Watch {
     }
 
     pub(in crate::queue) fn push(&mut self, event: Event) {
-        // Nobody reads the notes of a queue that watches nothing.
+        // Events of a queue without warnings are never read.
         if self.limits.depth > 0 || self.limits.slow_wait > 0 || self.limits.lane_depth > 0 {
             self.events.push(event);
         }
@@ -221,7 +221,7 @@ impl Watch {
         }
         self.noted_depth = depth;
         let mut steps = SAMPLED;
-        // Those that only read a key run side by side.
+        // Messages that only read a key are not serialised by it.
         let serialised_by = lanes
             .all()
             .filter(|(_, lane)| u64::from(lane.depth) * 10 >= depth * 9)
@@ -315,7 +315,7 @@ impl<P> Scheduler<P> {
                 break;
             }
             seen += 1;
-            // What was delayed waits from when it took its place, and is found below.
+            // A delayed message waits from the time when it took its place; the code below finds it.
             let undelayed = self.records.sequence(at) == id;
             if undelayed && matches!(self.records[at].state, Some(State::Waiting | State::Ready)) {
                 note(id, put_at);

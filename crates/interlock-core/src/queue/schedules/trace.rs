@@ -57,7 +57,7 @@ pub enum Call {
     Release {
         token: u64,
     },
-    /// As `Release`, `delay` µs later.
+    /// Like `Release`, but the message becomes ready after `delay` µs.
     Defer {
         token: u64,
         delay: u64,

@@ -145,7 +145,7 @@ impl Display for Step {
 impl FromStr for Step {
     type Err = TextError;
 
-    /// Takes one line; an error says line 1.
+    /// Parses one line; an error names line 1.
     fn from_str(text: &str) -> Result<Self, TextError> {
         parse_step(text.trim()).map_err(|what| TextError { line: 1, what })
     }

@@ -49,7 +49,7 @@ pub enum Want {
     Message(Kind),
     /// Room for this many messages, of this many bytes in all.
     Room(usize, u64),
-    /// Nothing unsettled.
+    /// The queue has no unsettled message.
     Drained,
 }
 
@@ -64,8 +64,7 @@ pub struct Wait {
     named: bool,
     /// Leases, (id, token), that the caller does not come to settle before this wait ends.
     pub holds: Vec<(u64, u64)>,
-    /// For a message: the wait continues after an immediate shutdown, for as long as anything is
-    /// unsettled.
+    /// For a message. True: after an immediate shutdown it waits as long as any message is unsettled.
     pub to_the_end: bool,
 }
 
@@ -100,7 +99,7 @@ impl Wait {
         Wait { want, deadline, on, number: None, named: false, holds: holds.clone(), to_the_end }
     }
 
-    /// It slept at least once and has not come to its end.
+    /// Returns whether it has slept and its wait has not ended.
     pub fn is_parked(&self) -> bool {
         self.number.is_some()
     }
@@ -121,7 +120,7 @@ impl Wait {
 struct Parked {
     waker: Waker,
     deadline: Time,
-    /// It waits for room with a dedup string.
+    /// True if it waits for room with a dedup string.
     named: bool,
 }
 
@@ -190,7 +189,7 @@ impl Crowd {
         self.lines[line].first_key_value().map(|(&number, _)| number)
     }
 
-    /// Those on their way who would take a message of one kind.
+    /// Number of woken waiters that would take a message of one kind.
     fn coming(&self, own: usize) -> usize {
         self.called[ANY] + self.called[own]
     }
@@ -206,7 +205,7 @@ impl Crowd {
 }
 
 impl Waiters {
-    /// Nobody waits; a wait of those before, should it come back, is nobody's.
+    /// Returns an empty line, for a forked child: waiters of the parent do not belong to it.
     pub fn afresh(&self) -> Self {
         Waiters { next: self.next, foreign: self.next, ..Waiters::default() }
     }
@@ -380,7 +379,7 @@ impl Waiters {
         self.call_those(line, |_| true);
     }
 
-    /// Those whose time is up by a clock that has no alarm.
+    /// Wakes the waiters whose timeout has passed, by a clock that has no alarm.
     pub fn call_late(&mut self, now: Time) {
         (0..LINES).for_each(|line| self.call_those(line, |parked| parked.deadline <= now));
     }
@@ -394,7 +393,7 @@ impl Waiters {
         }
     }
 
-    /// Makes both invariants true again; called after every change, under the lock.
+    /// Restores both invariants; called after every change, under the lock.
     #[inline]
     pub fn balance<P>(
         &mut self,
@@ -445,7 +444,7 @@ impl Waiters {
             }
         }
         if alarms || scheduler.has_leftovers() {
-            // What one call could not ready does not wait for a clock to be moved.
+            // Messages left by the limit of a call must not wait for a manual clock to be moved.
             self.keep_time(self.due(scheduler));
         }
     }

@@ -38,7 +38,7 @@ impl Given<'_> {
         match option {
             MessageOption::Priority if self.priority == 0 => None,
             MessageOption::Priority => Some(self.priority.to_string().into_bytes()),
-            // It has a place, or falls due at a time of its own.
+            // It has a place, or its own due time.
             MessageOption::Delay => None,
             MessageOption::Dedup => self.dedup.map(|name| to_bytes(name).into_owned()),
             MessageOption::Window => self.window.map(number),

@@ -9,7 +9,7 @@ use crate::wire::functions::Function;
 
 const ANSWERS: [Answer; 6] =
     [Answer::Acked, Answer::Retried, Answer::Dead, Answer::Held, Answer::Released, Answer::Lost];
-/// Those whose replies are kept.
+/// The functions whose replies are stored.
 const FUNCTIONS: [Function; 4] = [Function::Put, Function::Lease, Function::Settle, Function::Next];
 
 impl Consumers {

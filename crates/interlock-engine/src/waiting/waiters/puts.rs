@@ -32,7 +32,7 @@ impl Queue {
     /// Answers those for whom there is room, in the order in which they came.
     pub fn serve_puts(&mut self, cx: &mut Context<'_>) {
         self.serve_eased(cx);
-        // Who enters leaves less room, so that all behind it are asked anew, and not tried in vain.
+        // A put that enters leaves less room, so all puts behind it are checked again.
         let mut served = true;
         while std::mem::take(&mut served) {
             let mut from = 0;

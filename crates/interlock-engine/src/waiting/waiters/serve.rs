@@ -88,7 +88,7 @@ impl Queue {
         while let Some(order) = self.waiting.over(self.scheduler.last_time().max(cx.now)) {
             self.end_wait(order, cx);
         }
-        // Who was first in line for room may have gone.
+        // The first in line for room may have left.
         self.serve(cx);
     }
 

@@ -147,7 +147,7 @@ impl Worker {
         let wants = Wants {
             read: connection.reads(),
             write: connection.output.blocked,
-            // What it waits for must not be handed to nobody.
+            // Pending results must not be delivered to a closed connection.
             farewell: connection.session.waits_for_others(),
         };
         if std::mem::replace(&mut connection.wants, wants) == wants {
@@ -194,7 +194,7 @@ impl Connection {
         }
     }
 
-    /// For the controller: nothing is read from it until then.
+    /// Returns whether it waits for the controller: nothing is read from it until then.
     pub(in crate::net::reactor) fn is_waiting(&self) -> bool {
         self.session.state.pending.is_some()
     }
@@ -204,7 +204,7 @@ impl Connection {
         !self.gates.is_empty()
     }
 
-    /// It asked for what is not done yet.
+    /// Returns whether a request of it is not finished yet.
     pub(in crate::net::reactor) fn is_to_be_answered(&self) -> bool {
         self.is_gated() || self.session.state.line.is_some()
     }

@@ -89,7 +89,7 @@ impl Worker {
             }
         }
         self.local.live = live;
-        // What was published before is kept by those that there were.
+        // Messages published before this go to the stores that existed then.
         self.hand_over();
         let waiting = self.local.offers.as_mut().map(|offers| offers.waiting());
         self.local.offers = Offers::new(self.shared.stores.current(), self.local.worker);
@@ -306,7 +306,7 @@ impl Worker {
 
 /// µs.
 const SECOND: Time = 1_000_000;
-/// For what is owed to a connection that closes.
+/// Time limit for sending pending output to a connection that closes.
 const FAREWELL: Time = 10 * SECOND;
 /// Reads of one connection when the hub drains.
 const DRAINED: usize = 1024;

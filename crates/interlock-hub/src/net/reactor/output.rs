@@ -46,7 +46,7 @@ enum Segment {
         bytes: Box<[u8]>,
         messages: u32,
     },
-    /// Says how many were taken out here.
+    /// Reports how many messages were dropped here.
     Missed {
         count: u64,
         bytes: Vec<u8>,
@@ -65,7 +65,7 @@ impl Output {
             self.close_tail();
             return self.push(Segment::Droppable { bytes, messages: droppable });
         }
-        // What may be taken out is not lengthened by what must stay.
+        // A droppable segment is not extended by data that must be sent.
         if let (true, Some(Segment::Shared { chunk: last, end: last_end, droppable: 0, .. })) =
             (self.tail.is_empty(), self.queue.back_mut())
         {
@@ -82,15 +82,15 @@ impl Output {
         self.push(Segment::Shared { chunk: chunk.clone(), resp3, start, end, droppable });
     }
 
-    /// Takes out the oldest messages until there is room for `length` more bytes under `most`: how
-    /// many there were, and whether there is room now.
+    /// Drops the oldest messages until there is room for `length` more bytes under `most`. Returns how many
+    /// were dropped, and whether there is room now.
     pub fn make_room(&mut self, length: usize, most: usize) -> (u64, bool) {
         let mut dropped = 0;
         if length + OVERHEAD > most {
-            // Nothing taken out would make room for it.
+            // Dropping messages cannot make enough room.
             return (0, false);
         }
-        // What was sent in part must be sent whole.
+        // A message that was partly sent must be sent completely.
         let mut at = usize::from(self.sent > 0);
         while self.held() + length + OVERHEAD > most {
             match self.queue.get(at) {
@@ -206,7 +206,7 @@ impl Output {
         if bytes == self.tail.len() {
             self.tail.clear();
         } else if bytes > 0 {
-            // It becomes a segment, for what is left of it is not moved.
+            // It becomes a segment of its own, because the rest of it is not moved.
             self.close_tail();
             self.sent = bytes;
         }
@@ -227,7 +227,7 @@ impl Output {
         self.queued = 0;
         for segment in queue {
             match segment {
-                // What nothing is sent of yet can still be taken out.
+                // A message that is not partly sent can still be dropped.
                 Segment::Shared { chunk, resp3, start, end, droppable }
                     if droppable > 0 && skip == 0 =>
                 {
@@ -248,7 +248,7 @@ impl Output {
                     if let Segment::Shared { droppable: sent, .. }
                     | Segment::Droppable { messages: sent, .. } = segment
                     {
-                        // It can no longer be missed.
+                        // It can no longer be dropped.
                         self.sent_messages += u64::from(sent);
                     }
                     self.copy(&segment.bytes()[skip..]);

@@ -27,7 +27,7 @@ pub struct Wants {
 }
 
 impl Wants {
-    /// Those of a connection that was added.
+    /// The interests of a new connection.
     pub const FIRST: Wants = Wants { read: true, write: false, farewell: false };
 }
 

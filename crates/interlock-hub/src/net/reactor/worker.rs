@@ -141,7 +141,7 @@ impl Worker {
     /// learns of an answer may rely on the message being in its place.
     pub(in crate::net::reactor) fn turn(&mut self, events: usize) {
         self.now = now();
-        // Where many have much to say, each is heard in part, so that none waits long for its turn.
+        // If many connections have much input, each is read in part, so that none waits long.
         self.share = (TURN / events.max(1)).clamp(LEAST_READ, READ);
         self.look_into_mailbox();
         let choked = self.is_choked();
@@ -281,7 +281,7 @@ impl Worker {
         if !self.connection(token).is_some_and(Connection::reads) {
             return;
         }
-        // What other hubs send waits for stores together: the more it is at once, the less it waits.
+        // Messages of other hubs wait for stores together: larger groups wait less in total.
         for _ in 0..RELAYED {
             if !self.read_once(token) || !self.connection(token).is_some_and(Connection::relays) {
                 return;
@@ -300,8 +300,8 @@ impl Worker {
         match connection.receive(&mut buffer[..share]) {
             Ok(None) => self.answer(token as u32),
             Ok(Some(0)) => {
-                // It stops sending, but may read: what waits for the turn's end is sent now or
-                // never.
+                // The client stops sending, but may still read. Messages waiting for the end of the turn must
+                // be sent now.
                 self.flush(token as u32, Line::Pushes);
                 if self.connection(token).is_some_and(Connection::is_to_be_answered) {
                     self.begin_close(token as u32);
@@ -312,7 +312,7 @@ impl Worker {
             Err(error) => self.broken(token as u32, &error),
             Ok(Some(count)) => {
                 self.local.received_bytes += count as u64;
-                // What was sequenced before these bytes were sent comes before their answers.
+                // Messages sequenced before these bytes were sent go before their replies.
                 if self.shared.mailboxes[self.local.worker].is_full() {
                     self.look_into_mailbox();
                 }

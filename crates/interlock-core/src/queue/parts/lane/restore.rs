@@ -51,7 +51,7 @@ impl Lanes {
         }
         lane.tail = edge;
         lane.depth += 1;
-        // What a lane would have been warned of was said before.
+        // The warnings for these depths were logged before.
         while u64::from(lane.depth) >= u64::from(self.warn_depth.max(1)) << lane.warned {
             lane.warned += 1;
         }
