@@ -105,11 +105,11 @@ def test_waits_and_handling_times_are_those_of_the_messages(app: App) -> None:
         if number == 0:
             release.wait(workers.PATIENCE)
 
+    began = time.monotonic()
     first.send(0)
     with app.worker(threads=2).measure() as worker:
         wait_for(lambda: counted(worker.reading(), "running") == {("default",): 1}, "not begun")
         first.send(1)
-        began = time.monotonic()
         time.sleep(0.3)  # so long the second one waits at least
         release.set()
         app._queue("default").join(workers.PATIENCE)
@@ -118,7 +118,8 @@ def test_waits_and_handling_times_are_those_of_the_messages(app: App) -> None:
         for name in ("wait", "handling"):
             *counts, seconds = counted(worker.reading(), name)["default", "first"]
             assert 0.3 <= seconds <= waited + 1.0, name
-            assert sum(counts[BOUNDS.index(0.25) + 1 :]) == 1, (name, counts)
+            # A busy machine may let the other be slow, too.
+            assert 1 <= sum(counts[BOUNDS.index(0.25) + 1 :]) <= sum(counts) == 2, (name, counts)
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
