@@ -283,7 +283,7 @@ def test_a_wrong_password_is_reported_at_once(tmp_path: Path) -> None:
 
 
 def test_a_held_lease_is_renewed(client: Client, name: str) -> None:
-    queue = client.queue(name, lease=0.3, retry=AT_ONCE)
+    queue = client.queue(name, lease=2, retry=AT_ONCE)
     queue.put("held", keys="k")
     lease = queue.get()
     # Nobody renews this one.
@@ -299,7 +299,7 @@ def test_a_held_lease_is_renewed(client: Client, name: str) -> None:
 
 def test_the_asyncio_client_renews_a_held_lease(client: Client, name: str) -> None:
     async def main() -> None:
-        queue = client.aio.queue(name, lease=1.0, retry=AT_ONCE)
+        queue = client.aio.queue(name, lease=2, retry=AT_ONCE)
         await queue.put("held", keys="k")
         await queue.put("let go")
         lease, other = await queue.get(), await queue.get()

@@ -127,7 +127,7 @@ def test_a_write_is_not_sent_again_in_another_data_centre(nodes: Nodes) -> None:
     # Two data centres may announce themselves in one engine, but their logs know their own numbers.
     east, west = nodes.start("e", "--dc", "east"), nodes.start("w", "--dc", "west")
     increased(west, "n")
-    with table(nodes, "east", timeout=2) as rows:
+    with table(nodes, "east", timeout=4) as rows:
         rows["n"] = Presence(app_id=1)
         stop(east)
         with pytest.raises(EngineUnavailable, match="of the data centre where it was sent") as lost:
