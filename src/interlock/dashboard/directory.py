@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from interlock.client.admin.operator import Operator
-from interlock.client.request import Refused
 
 if TYPE_CHECKING:
     from interlock.client.admin.queue_counts import QueueCounts
@@ -17,16 +17,8 @@ MOST = 2_000
 
 def all_workers(operator: Operator, counts: QueueCounts) -> list[dict[str, Any]]:
     """Return workers' announcements, `MOST` at most."""
-    names = counts.names(operator)
-    found: list[dict[str, Any]] = []
-    # Most queues have none; one round trip checks many of them.
-    for queue, reply in zip(names, operator.each("workers", names, "", 1), strict=True):
-        if isinstance(reply, Refused) or not reply:
-            continue
-        found += (told(queue, one) for one in operator.workers(queue))
-        if len(found) >= MOST:
-            break
-    return found[:MOST]
+    found = operator.all_workers(counts.names(operator))
+    return [told(queue, one) for queue, one in itertools.islice(found, MOST)]
 
 
 def told(queue: str, one: Announced) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from interlock.app import envelope
+from interlock.client.admin.answers import wait_for_answer
 from interlock.client.admin.operator import Operator
 from interlock.client.admin.queue_counts import QueueCounts
-from interlock.client.request import Refused
 from interlock.client.wire.records import Letter, Stored
 from interlock.errors import PayloadError
 from interlock.roots import Roots
@@ -122,28 +122,18 @@ class Board:
 
     def workers(self) -> list[WorkerLook]:
         """Return the workers of all queues, by name."""
-        names = self.operator.queues()
-        found: list[WorkerLook] = []
-        for queue, reply in zip(names, self.operator.each("workers", names, "", 1), strict=True):
-            if isinstance(reply, Refused) or not reply:
-                continue
-            for one in self.operator.workers(queue):
-                found.append(WorkerLook(queue, one.worker, one.age, one.said))
+        found = [
+            WorkerLook(queue, one.worker, one.age, one.said)
+            for queue, one in self.operator.all_workers()
+        ]
         return sorted(found, key=lambda one: one.name)[:MOST_WORKERS]
 
     def stacks(self, queue: str, worker: str) -> dict[str, Any] | None:
         """Ask a worker for its handlers' stacks; None if it has not answered in time."""
         number = self.operator.ask(queue, worker, ASKED)
-        until = time.monotonic() + LONGEST_ANSWER
-        while number is not None and time.monotonic() < until:
-            for one in self.workers():
-                answers = one.said.get("answers")
-                if (one.queue, one.name) == (queue, worker) and isinstance(answers, dict):
-                    found = answers.get(str(number))
-                    if isinstance(found, dict):
-                        return found
-            time.sleep(0.2)
-        return None
+        if number is None:
+            return None
+        return wait_for_answer(self.operator, queue, worker, number, LONGEST_ANSWER)
 
     def act(self, action: Action, queue: str, id: int) -> bool:
         """Operate on a message. Returns False if it no longer exists, or is in another state."""

@@ -80,21 +80,18 @@ def list_all(operator: Operator, given: argparse.Namespace) -> int:
 
 def workers(operator: Operator, queues: list[str]) -> list[Known]:
     """Return the workers of these queues, by their ids."""
-    from interlock.client.request import Refused
-
     names = [*dict.fromkeys([*queues, *operator.queues()])]
-    found: dict[str, Known] = {}
-    for name, reply in zip(names, operator.each("workers", names, "", 1), strict=True):
-        # Most queues have none; one round trip checks many of them.
-        if isinstance(reply, Refused) or not reply:
-            continue
-        for one in operator.workers(name):
-            # Another program's announcement only shows that it exists.
-            found[one.worker] = Known(name, one.worker, one.said, one.age)
+    # Another program's announcement only shows that it exists.
+    found = {
+        one.worker: Known(name, one.worker, one.said, one.age)
+        for name, one in operator.all_workers(names)
+    }
     return [found[id] for id in sorted(found)]
 
 
 def _asked(operator: Operator, given: argparse.Namespace, what: str) -> int:
+    from interlock.client.admin.answers import wait_for_answer
+
     wanted = given.id
     known = workers(operator, _queues(given))
     found = [one for one in known if one.id == wanted] or [
@@ -108,7 +105,7 @@ def _asked(operator: Operator, given: argparse.Namespace, what: str) -> int:
     number = operator.ask(worker.queue, worker.id, json.dumps({"ask": what}))
     if number is None:
         return failed(f"worker {worker.id} has ended")
-    answer = _answer(operator, worker, str(number))
+    answer = wait_for_answer(operator, worker.queue, worker.id, number, PATIENCE)
     if answer is None:
         if what == "drain" and not _there(operator, worker):
             return _told_drained(worker, given, ended=True)
@@ -120,20 +117,6 @@ def _asked(operator: Operator, given: argparse.Namespace, what: str) -> int:
     while given.wait and _there(operator, worker):
         time.sleep(LOOK)
     return _told_drained(worker, given, ended=given.wait)
-
-
-def _answer(operator: Operator, worker: Known, number: str) -> dict[str, Any] | None:
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        known = {one.id: one for one in workers(operator, [worker.queue])}
-        if worker.id not in known:
-            return None
-        answers = known[worker.id].said.get("answers")
-        found = answers.get(number) if isinstance(answers, dict) else None
-        if isinstance(found, dict):
-            return found
-        time.sleep(LOOK)
-    return None
 
 
 def _there(operator: Operator, worker: Known) -> bool:

@@ -216,6 +216,16 @@ class Operator:
             after = some[-1].worker
         return found
 
+    def all_workers(self, queues: Sequence[str] | None = None) -> Iterator[tuple[str, Announced]]:
+        """Yield the workers of these queues, all unless given, each with the queue of its
+        announcement."""
+        names = self.queues() if queues is None else queues
+        for name, reply in zip(names, self.each("workers", names, "", 1), strict=True):
+            # Most queues have no worker; one round trip for many queues shows that.
+            if not isinstance(reply, Refused) and reply:
+                for one in self.workers(name):
+                    yield name, one
+
     def is_served(self, queue: str, names: Sequence[str] | None = None) -> bool:
         """Return whether a program takes messages from a queue, as far as the engine knows.
 
@@ -230,13 +240,7 @@ class Operator:
             return True
         if any(one.serves(queue, queue) for one in self.workers(queue)):
             return True
-        names = self.queues() if names is None else names
-        for name, reply in zip(names, self.each("workers", names, "", 1), strict=True):
-            # Most queues have no worker; one round trip for many queues shows that.
-            found = [] if isinstance(reply, Refused) or not reply else self.workers(name)
-            if any(one.serves(queue, name) for one in found):
-                return True
-        return False
+        return any(one.serves(queue, name) for name, one in self.all_workers(names))
 
     def ask(self, queue: str, worker: str, text: str) -> int | None:
         """Leave a request for a worker, of at most 4,096 bytes.

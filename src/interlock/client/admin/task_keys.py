@@ -9,13 +9,13 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import itertools
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from interlock.client.request import Refused
+from interlock.client.admin.answers import answers
 from interlock.client.wire.records import NewKeys
 
 if TYPE_CHECKING:
@@ -44,40 +44,25 @@ def ask_workers(operator: Operator, queue: str, payload: bytes) -> Answer:
     if not asked:
         return Answer(None, f"no worker of queue {queue!r} has announced itself")
     why = f"no worker answered within {PATIENCE:g} s"
-    until = time.monotonic() + PATIENCE
-    while asked and time.monotonic() < until:
-        for place in {place for place, _ in asked}:
-            for one in operator.workers(place):
-                answer = _answer(one, asked.get((place, one.worker)))
-                if answer is None:
-                    continue
-                if (keys := _keys(answer)) is not None:
-                    return Answer(keys, one.worker)
-                del asked[place, one.worker]
-                why = f"worker {one.worker}: {answer.get('error', 'its answer is not readable')}"
-        if asked:
-            time.sleep(LOOK)
+    for worker, answer in answers(operator, asked, PATIENCE):
+        if answer is None:
+            why = f"worker {worker} has ended"
+        elif (keys := _keys(answer)) is not None:
+            return Answer(keys, worker)
+        else:
+            why = f"worker {worker}: {answer.get('error', 'its answer is not readable')}"
     return Answer(None, why)
 
 
 def _workers(operator: Operator, queue: str) -> Iterator[tuple[str, Announced]]:
     """Yield some workers that serve a queue, with the queue at which each announced itself."""
     names = [queue, *(name for name in operator.queues() if name != queue)]
-    left = MOST_WORKERS
-    for name, reply in zip(names, operator.each("workers", names, "", 1), strict=True):
-        if isinstance(reply, Refused) or not reply:
-            continue
-        for one in operator.workers(name):
-            served = one.said.get("queues")
-            if left and (name == queue or (isinstance(served, list) and queue in served)):
-                left -= 1
-                yield name, one
-
-
-def _answer(one: Announced, number: int | None) -> dict[str, Any] | None:
-    answers = one.said.get("answers")
-    found = answers.get(str(number)) if number and isinstance(answers, dict) else None
-    return found if isinstance(found, dict) else None
+    serving = (
+        (name, one)
+        for name, one in operator.all_workers(names)
+        if name == queue or one.serves(queue, name)
+    )
+    return itertools.islice(serving, MOST_WORKERS)
 
 
 def _keys(answer: dict[str, Any]) -> NewKeys | None:
@@ -96,4 +81,3 @@ MOST_ASKED = 4_096
 MOST_WORKERS = 8
 PATIENCE = 6.0
 """Seconds to wait: a worker announces itself every two."""
-LOOK = 0.1

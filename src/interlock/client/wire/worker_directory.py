@@ -40,6 +40,12 @@ class Announced:
                 return found
         return {}
 
+    def answer(self, number: int | str) -> dict[str, Any] | None:
+        """Return its answer to the request with this number; None until it has answered."""
+        answers = self.said.get("answers")
+        found = answers.get(str(number)) if isinstance(answers, dict) else None
+        return found if isinstance(found, dict) else None
+
     def serves(self, queue: str, at: str) -> bool:
         """Return whether it leases from a queue; ``at``: the queue at which it announced itself."""
         queues = self.said.get("queues") or [at]

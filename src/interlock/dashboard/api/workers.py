@@ -7,7 +7,7 @@ from typing import Any
 
 from interlock.client.admin.operator import Operator
 from interlock.dashboard.api.call import Call, Route
-from interlock.dashboard.directory import all_workers, told
+from interlock.dashboard.directory import all_workers
 from interlock.dashboard.paths import decoded
 from interlock.dashboard.refusal import Refusal
 
@@ -34,8 +34,7 @@ async def answer(call: Call) -> dict[str, Any]:
     queue, worker, number = call.queue, decoded(call.names[1]), call.names[2]
     for one in await call.access.run(Operator.workers, queue):
         if one.worker == worker:
-            answers = told(queue, one).get("answers")
-            return {"answer": answers.get(number) if isinstance(answers, dict) else None}
+            return {"answer": one.answer(number)}
     raise Refusal(404, f"worker {worker!r} is not announced any more")
 
 
