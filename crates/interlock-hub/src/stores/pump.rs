@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use interlock_stores::file::Counters;
 use interlock_stores::spool::Spool;
@@ -10,11 +10,12 @@ use interlock_stores::StoreError;
 
 use super::load::{Left, Load};
 use super::queue::End;
-use super::retry::{Failed, Trouble};
+use super::retry::Trouble;
 use super::settings::{Child, StoreKind};
 use super::sink::{NullSink, Sink};
 use super::spooling::{Orders, Read, Reading, Spooling};
 use super::store::Surroundings;
+use super::thread::{Upkeep, TICK};
 
 /// Makes a sink of what was declared.
 pub type Build = fn(&str, &StoreKind, u128, &Surroundings) -> Box<dyn Sink>;
@@ -33,15 +34,11 @@ pub struct Pump {
     /// Number of messages at the beginning of the load that are forgotten.
     forgotten: usize,
     trouble: Option<Trouble>,
-    /// Of upkeep.
-    untidy: Option<Trouble>,
     /// The moment of the next try.
     again: Instant,
-    ticked: Instant,
     /// There may be more to deliver, of which no word comes.
     more: bool,
-    /// There is upkeep to do, from then on.
-    upkeep: Option<Instant>,
+    upkeep: Upkeep,
     counters: Counters,
 }
 
@@ -67,11 +64,9 @@ impl Pump {
             left: Left::default(),
             forgotten: 0,
             trouble: None,
-            untidy: None,
             again: now,
-            ticked: now,
             more: false,
-            upkeep: None,
+            upkeep: Upkeep::new(now),
             counters: Counters::default(),
         }
     }
@@ -103,7 +98,7 @@ impl Pump {
         if self.trouble.is_some() || !self.load.is_empty() {
             return until.min(self.again);
         }
-        until.min(self.upkeep.unwrap_or(until))
+        until.min(self.upkeep.due().unwrap_or(until))
     }
 
     fn follow(&mut self, orders: Orders) {
@@ -147,7 +142,7 @@ impl Pump {
                 Err(error) => return self.failed(&error),
             }
             // Orders and upkeep have their turn between two.
-            if self.ticked.elapsed() >= TICK || self.spool.has_orders() {
+            if self.upkeep.is_late(Instant::now()) || self.spool.has_orders() {
                 self.more = true;
                 return;
             }
@@ -221,38 +216,8 @@ impl Pump {
     }
 
     fn care(&mut self) {
-        let now = Instant::now();
-        let time = self.around.host.now();
-        let mut failed = None;
-        let ticked = now.duration_since(self.ticked) >= TICK;
-        if ticked {
-            self.ticked = now;
-            failed = self.sink.tick(time).err();
-            self.upkeep.get_or_insert(now);
-        }
-        if self.upkeep.is_some_and(|moment| moment <= now) {
-            self.upkeep = match self.sink.upkeep(time) {
-                Ok(true) => Some(now),
-                Ok(false) => None,
-                Err(error) => {
-                    failed.get_or_insert(error);
-                    Some(now + LATER)
-                }
-            };
-        }
-        if let Some(error) = failed {
-            let text = error.to_string();
-            let Failed { is_new, is_said, .. } = Trouble::failed(&mut self.untidy, &text, now);
-            self.around.figures(|figures| {
-                figures.errors.fetch_add(u64::from(is_new), Relaxed);
-            });
-            // What cannot be written either was said already.
-            if is_said && self.trouble.is_none() {
-                self.around.say(true, &text);
-            }
-        } else if ticked {
-            self.untidy = None;
-        }
+        let writes = self.trouble.is_none();
+        self.upkeep.run(&mut *self.sink, &self.around, Instant::now(), writes);
     }
 
     fn failed(&mut self, error: &StoreError) {
@@ -294,6 +259,3 @@ impl Pump {
 
 /// Bytes of payloads that are taken at once, about.
 const AT_ONCE: usize = 1 << 20;
-const TICK: Duration = Duration::from_secs(1);
-/// After upkeep that failed.
-const LATER: Duration = Duration::from_secs(10);

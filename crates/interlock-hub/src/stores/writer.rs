@@ -10,10 +10,11 @@ use interlock_stores::StoreError;
 use super::batch::Batch;
 use super::load::{Left, Load};
 use super::queue::{End, Orders};
-use super::retry::{Failed, Trouble};
+use super::retry::Trouble;
 use super::settings::StoreKind;
 use super::sink::{NullSink, Sink};
 use super::store::{Host, Store, Surroundings};
+use super::thread::{Upkeep, TICK};
 use super::tree::build;
 
 pub struct StoreWriter {
@@ -28,13 +29,9 @@ pub struct StoreWriter {
     taken: u64,
     end: End,
     trouble: Option<Trouble>,
-    /// Of upkeep.
-    untidy: Option<Trouble>,
     /// The moment of the next try.
     again: Instant,
-    ticked: Instant,
-    /// There is upkeep to do, from then on.
-    upkeep: Option<Instant>,
+    upkeep: Upkeep,
     /// As they were when they were last told.
     counters: Counters,
 }
@@ -55,10 +52,8 @@ impl StoreWriter {
             taken: 0,
             end: End::No,
             trouble: None,
-            untidy: None,
             again: now,
-            ticked: now,
-            upkeep: None,
+            upkeep: Upkeep::new(now),
             counters: Counters::default(),
         }
     }
@@ -98,8 +93,8 @@ impl StoreWriter {
         }
         if self.trouble.is_some() || !self.load.is_empty() || !self.is_open {
             until = until.min(self.again);
-        } else if let Some(upkeep) = self.upkeep {
-            until = until.min(upkeep);
+        } else if let Some(due) = self.upkeep.due() {
+            until = until.min(due);
         }
         match self.end {
             End::No => until,
@@ -192,38 +187,10 @@ impl StoreWriter {
         self.count();
     }
 
-    /// Upkeep: each second what falls due, and pieces of what can wait.
     fn care(&mut self, now: Instant) {
-        let time = self.around.host.now();
-        let mut failed = None;
-        let ticked = now.duration_since(self.ticked) >= TICK;
-        if ticked {
-            self.ticked = now;
-            failed = self.sink.tick(time).err();
-            self.upkeep.get_or_insert(now);
-        }
-        if self.upkeep.is_some_and(|moment| moment <= now) {
-            self.upkeep = match self.sink.upkeep(time) {
-                Ok(true) => Some(now),
-                Ok(false) => None,
-                Err(error) => {
-                    failed.get_or_insert(error);
-                    Some(now + LATER)
-                }
-            };
-        }
+        let writes = self.trouble.is_none();
+        self.upkeep.run(&mut *self.sink, &self.around, now, writes);
         self.count();
-        if let Some(error) = failed {
-            let text = error.to_string();
-            let Failed { is_new, is_said, .. } = Trouble::failed(&mut self.untidy, &text, now);
-            self.store.figures.errors.fetch_add(u64::from(is_new), Relaxed);
-            // What cannot be written either was said already.
-            if is_said && self.trouble.is_none() {
-                self.around.say(true, &text);
-            }
-        } else if ticked {
-            self.untidy = None;
-        }
     }
 
     /// Tells what file stores have counted.
@@ -287,10 +254,7 @@ impl StoreWriter {
 
 /// Bytes that are taken from the queue at once, about: one commit.
 const AT_ONCE: usize = 4 << 20;
-const TICK: Duration = Duration::from_secs(1);
 /// Between two looks at whether anybody may still put something.
 const LOOK: Duration = Duration::from_millis(20);
-/// After upkeep that failed.
-const LATER: Duration = Duration::from_secs(10);
 /// For what is being written when the time to drain is over.
 const GRACE: Duration = Duration::from_secs(1);
