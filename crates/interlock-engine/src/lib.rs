@@ -92,7 +92,7 @@ pub enum Outcome {
 }
 
 /// The figures of a queue that `il1_stats` returns.
-pub type Figures = [(&'static str, u64); 31];
+pub type Figures = Vec<(&'static str, u64)>;
 
 /// The name of a queue, and its figures.
 pub type Told = (Box<[u8]>, Figures);

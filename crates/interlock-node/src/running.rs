@@ -265,6 +265,11 @@ impl Running {
         }
     }
 
+    /// Returns whether it was asked to drain; it refuses writes from its next turn on.
+    pub fn is_draining(&self) -> bool {
+        self.shared.drains.load(SeqCst)
+    }
+
     /// Ends the node; clients that still wait learn that the outcome is unknown.
     pub fn stop(&self) {
         self.shared.ends.store(true, SeqCst);

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.cli.flags import Flag, address, positive
-from interlock.cli.hub import RETURNING, reload
+from interlock.cli.hub import signals
 from interlock.hub.config import configuration as config
 from interlock.hub.serve.heartbeat import Heartbeat
 from interlock.hub.serve.log import Log
@@ -205,8 +205,7 @@ def run(given: argparse.Namespace) -> int:
 
     # Undone if the node cannot start.
     undo = ExitStack()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
-    undo.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
+    signals.block(undo)
     try:
         log = Log.set_up(checked, logger)
         undo.callback(log.take_down)
@@ -266,21 +265,9 @@ def _serve(node: Any, log: Log, notifier: Notifier) -> int:
 
     threading.Thread(target=watch, name="node-end", daemon=True).start()
     with Heartbeat(notifier, node.hub.pulse, node.hub.info):
-        while (number := signal.sigwait(AWAITED)) in RETURNING:
-            if number == signal.SIGUSR1:
-                log.reopen()
-                node.hub.rotate()
-            else:
-                notifier.reloading()
-                reload(node.hub)
-                notifier.ready()
+        signals.follow(node.hub, log, notifier)
     notifier.stopping("answering what clients have asked")
-    # The command SHUTDOWN must not count as a second signal.
-    node.hub.on_shutdown = lambda: None
-    # A second signal ends it immediately.
-    for number in STOPPING:
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+    signals.end_at_next(node.hub)
     if not node.figures.fault:
         print("interlock node: stopping", file=sys.stderr, flush=True)
     node.close()
@@ -339,7 +326,5 @@ OF_TABLE = re.compile(r"^table\[0\]\.(\w+) is (.*) \(flag --table\)")
 """An error of the configuration about a table's flag."""
 NO_LEASE = "--lease: nodes have no lease; --timeout limits how long a write may take"
 NO_PASSWORD = "--peer-user has no password: set the variable INTERLOCK_PEER_PASSWORD"
-STOPPING = (signal.SIGINT, signal.SIGTERM)
-AWAITED = (*STOPPING, *RETURNING)
 BROKEN = 1
 BAD_INPUT = 2

@@ -118,7 +118,6 @@ class Control:
         return bulk(json.dumps(self._figures.status()).encode())
 
     def _drain(self) -> bytes:
-        self._figures.draining = True
         self._node.drain(0.0)
         self._membership.wake()
         return OK

@@ -46,7 +46,6 @@ class NodeFigures:
         self.node: _core.LogNode | None = None
         self.membership: Membership | None = None
         self.since = time.time()
-        self.draining = False
         self.resyncs = False
         """An operator asked for a resync, and it has not begun yet."""
         self.fault = ""
@@ -278,7 +277,7 @@ class NodeFigures:
             lag_ms=round(seconds * 1000, 1),
             lag_entries=entries,
             fresh=self.fresh(found) != 0.0,
-            draining=self.draining,
+            draining=found["draining"],
             fault=self.fault,
             trouble=tuple(one["text"] for one in self.trouble(found)),
         )
@@ -368,7 +367,7 @@ class NodeFigures:
             since=self.since,
             version=interlock.__version__,
             table=self._settings.table,
-            draining=self.draining,
+            draining=found["draining"],
         )
 
     def metrics(self) -> Iterator[str]:

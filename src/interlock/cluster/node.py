@@ -159,7 +159,7 @@ class Node:
         """Announce that it drains, answer the writes under way, and stop."""
         node = self.figures.node
         if node is not None:
-            self.figures.draining = True
+            node.drain(0.0)
             self._membership.wake()
             node.drain(DRAINED)
             self._databases.flush(DRAINED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -52,6 +53,17 @@ def test_a_signal_stops_it_with_0(number: signal.Signals) -> None:
         assert (code, out, err) == (0, "", "interlock hub: stopping\n")
         with pytest.raises(ConnectionRefusedError):
             Client(f"127.0.0.1:{hub.port}")
+
+
+def test_a_hub_that_cannot_listen_leaves_signals_and_logging_as_they_were() -> None:
+    def state() -> tuple[set[int], list[logging.Handler]]:
+        return set(signal.pthread_sigmask(signal.SIG_BLOCK, [])), [*logger.handlers]
+
+    logger = logging.getLogger("interlock.hub")
+    before = state()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        assert main(["hub", "--port", str(other.getsockname()[1])]) == 1
+    assert state() == before
 
 
 def test_a_stopping_hub_delivers_what_it_owes(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ use crate::Outcome;
 
 /// Lanes that one call of `il1_hot` tells, about.
 const LANES: usize = 1000;
+/// Number of counts that replies name before the other figures.
+const FIRST_COUNTS: usize = 21;
 
 impl Queue {
     pub fn read<A: Args + ?Sized>(
@@ -76,32 +78,13 @@ impl Queue {
     }
 
     /// The counts of a queue, by their names.
-    pub fn figures(&mut self) -> [(&'static str, u64); 31] {
+    pub fn figures(&mut self) -> Vec<(&'static str, u64)> {
         let oldest_ready = self.scheduler.oldest_ready().unwrap_or(0);
         let oldest_waiting = self.scheduler.oldest_waiting().unwrap_or(0);
-        let s = self.scheduler.counts();
-        [
-            ("unsettled", s.unsettled),
-            ("bytes", s.bytes),
-            ("delayed", s.delayed),
-            ("waiting", s.waiting),
-            ("ready", s.ready),
-            ("leased", s.leased),
-            ("backing_off", s.backing_off),
-            ("held", s.held),
-            ("dead", s.dead),
-            ("puts", s.puts),
-            ("leases", s.leases),
-            ("acks", s.acks),
-            ("retries", s.retries),
-            ("releases", s.releases),
-            ("leases_expired", s.leases_expired),
-            ("revoked", s.revoked),
-            ("dead_lettered", s.dead_lettered),
-            ("cancelled", s.cancelled),
-            ("skipped", s.skipped),
-            ("requeued", s.requeued),
-            ("deduplicated", s.deduplicated),
+        let counts = self.scheduler.counts().named();
+        // Replies name the counts that came later after the other figures.
+        let (first, later) = counts.split_at(FIRST_COUNTS);
+        let others = [
             ("lanes", self.scheduler.lane_count()),
             ("paused", self.scheduler.pause_count()),
             ("sealed", u64::from(self.sealed)),
@@ -109,10 +92,9 @@ impl Queue {
             ("result_bytes", self.results.bytes),
             ("oldest_ready", oldest_ready),
             ("oldest_waiting", oldest_waiting),
-            ("messages_expired", s.messages_expired),
-            ("dead_expired", s.dead_expired),
-            ("full", u64::from(self.scheduler.room(1, 1).is_err())),
-        ]
+        ];
+        let full = ("full", u64::from(self.scheduler.room(1, 1).is_err()));
+        [first, &others, later, &[full]].concat()
     }
 
     /// The counts, and the time at which they are taken: ages are relative to it and to no other

@@ -23,14 +23,15 @@ use crate::cluster::bridge::LogBridge;
 use crate::cluster::outside_rows;
 use crate::cluster::outside_rows::{BroughtRows, Found};
 use crate::hub::keeper::TableKeeper;
+use crate::runtime::fork;
 use crate::table::{duration, failure, location};
 
 #[pyclass(module = "interlock._core", frozen)]
 pub struct LogNode {
     running: Running,
     rows: rows::Settings,
-    /// The process whose node it is.
-    pid: u32,
+    /// The fork after which it was made: its thread is in that process.
+    forks: u32,
 }
 
 #[pymethods]
@@ -79,7 +80,7 @@ impl LogNode {
         let reads = keeper.keeper();
         let running = py.detach(|| Running::start(settings, table, writes, reads));
         let running = running.map_err(PyOSError::new_err)?;
-        Ok(LogNode { running, rows, pid: std::process::id() })
+        Ok(LogNode { running, rows, forks: fork::generation() })
     }
 
     /// The node as it stands.
@@ -96,6 +97,7 @@ impl LogNode {
         found.set_item("serves", standing.serves)?;
         found.set_item("owes", standing.owes)?;
         found.set_item("drains", standing.drains)?;
+        found.set_item("draining", self.running.is_draining())?;
         found.set_item("checkpoint", standing.saved)?;
         found.set_item("rows", figures.rows)?;
         found.set_item("tombstones", figures.tombstones)?;
@@ -203,7 +205,7 @@ impl LogNode {
 
     /// Ends it.
     fn stop(&self, py: Python<'_>) {
-        if std::process::id() == self.pid {
+        if fork::generation() == self.forks {
             py.detach(|| self.running.stop());
         }
     }

@@ -58,56 +58,7 @@ pub fn stats_to_python<'py>(
     ages: [u64; 2],
 ) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    let Stats {
-        unsettled,
-        bytes,
-        delayed,
-        waiting,
-        ready,
-        leased,
-        backing_off,
-        held,
-        dead,
-        puts,
-        leases,
-        acks,
-        retries,
-        releases,
-        leases_expired,
-        revoked,
-        dead_lettered,
-        cancelled,
-        skipped,
-        requeued,
-        deduplicated,
-        messages_expired,
-        dead_expired,
-    } = *stats;
-    for (name, value) in [
-        ("unsettled", unsettled),
-        ("bytes", bytes),
-        ("delayed", delayed),
-        ("waiting", waiting),
-        ("ready", ready),
-        ("leased", leased),
-        ("backing_off", backing_off),
-        ("held", held),
-        ("dead", dead),
-        ("puts", puts),
-        ("leases", leases),
-        ("acks", acks),
-        ("retries", retries),
-        ("releases", releases),
-        ("leases_expired", leases_expired),
-        ("revoked", revoked),
-        ("dead_lettered", dead_lettered),
-        ("cancelled", cancelled),
-        ("skipped", skipped),
-        ("requeued", requeued),
-        ("deduplicated", deduplicated),
-        ("messages_expired", messages_expired),
-        ("dead_expired", dead_expired),
-    ] {
+    for (name, value) in stats.named() {
         dict.set_item(name, value)?;
     }
     for (name, age) in ["oldest_ready", "oldest_waiting"].into_iter().zip(ages) {

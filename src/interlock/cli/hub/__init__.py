@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import signal
 import sys
@@ -16,7 +15,7 @@ from interlock import audit
 from interlock.cli.flags import Flag
 from interlock.cli.hub import backup as hub_backup
 from interlock.cli.hub import clients as hub_clients
-from interlock.cli.hub import daemon
+from interlock.cli.hub import daemon, signals
 from interlock.cli.hub import info as hub_info
 from interlock.cli.hub import stores as hub_stores
 from interlock.cli.hub import topics as hub_topics
@@ -33,8 +32,6 @@ from interlock.runtime.systemd import Notifier, NotUsable
 
 if TYPE_CHECKING:
     from interlock.hub.serve.server import Hub
-
-logger = logging.getLogger("interlock.hub")
 
 FLAGS = (
     Flag("--config", "TOML configuration; without it every key has its default", "FILE"),
@@ -167,12 +164,6 @@ def serve(
     listen."""
     from interlock.hub.serve.server import Hub
 
-    # Blocked before the first thread starts, so that all threads leave signals to this one.
-    signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
-    log = Log.set_up(checked)
-    hub = Hub(checked)
-    hub.on_shutdown = lambda: os.kill(os.getpid(), signal.SIGTERM)
-    hub.on_apply = log.apply
     broken = threading.Event()
 
     def end_broken() -> None:
@@ -181,34 +172,25 @@ def serve(
             broken.set()
             os.kill(os.getpid(), signal.SIGTERM)
 
-    hub.on_broken = end_broken
-    hub.start(listeners)
+    # Undone if it cannot start.
+    with ExitStack() as undo:
+        signals.block(undo)
+        log = Log.set_up(checked)
+        undo.callback(log.take_down)
+        hub = Hub(checked)
+        hub.on_shutdown = lambda: os.kill(os.getpid(), signal.SIGTERM)
+        hub.on_apply = log.apply
+        hub.on_broken = end_broken
+        hub.start(listeners)
+        undo.pop_all()
     ready(ready_line(hub))
     notifier.ready(f"ready on {', '.join(hub.addresses)}")
     with Heartbeat(notifier, hub.pulse, hub.info):
-        while (number := signal.sigwait(AWAITED)) in RETURNING:
-            if number == signal.SIGUSR1:
-                log.reopen()
-                hub.rotate()
-                continue
-            notifier.reloading()
-            reload(hub)
-            notifier.ready()
+        signals.follow(hub, log, notifier)
     notifier.stopping("sending pending output to clients")
     code = stop(hub)
     # Its supervisor starts another.
     return BROKEN if broken.is_set() else code
-
-
-def reload(hub: Hub) -> None:
-    """Read the configuration again on HUP; an invalid one changes nothing."""
-    try:
-        hub.reload()
-    except config.ConfigError as error:
-        for fault in error.faults:
-            logger.error("the configuration is refused: %s", fault)
-    except OSError as error:
-        logger.error("the configuration cannot be read: %s", error)
 
 
 def ready_line(hub: Hub) -> str:
@@ -221,11 +203,7 @@ def ready_line(hub: Hub) -> str:
 
 def stop(hub: Hub) -> int:
     """Drain. A second signal means do not wait: it ends the process as usual."""
-    # The command SHUTDOWN has no effect any more, and does not count as a second signal.
-    hub.on_shutdown = lambda: None
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, AWAITED)
+    signals.end_at_next(hub)
     print("interlock hub: stopping", file=sys.stderr, flush=True)
     cut = hub.stop()
     if cut:
@@ -244,7 +222,5 @@ def _refuse(*messages: str) -> int:
     return BAD_INPUT
 
 
-RETURNING = (signal.SIGHUP, signal.SIGUSR1)
-AWAITED = (signal.SIGINT, signal.SIGTERM, *RETURNING)
 BROKEN = 1
 BAD_INPUT = 2

@@ -183,6 +183,62 @@ pub struct Stats {
     pub dead_expired: u64,
 }
 
+impl Stats {
+    /// Each count with its name, in the order of the fields.
+    pub fn named(&self) -> [(&'static str, u64); 23] {
+        let Stats {
+            unsettled,
+            bytes,
+            delayed,
+            waiting,
+            ready,
+            leased,
+            backing_off,
+            held,
+            dead,
+            puts,
+            leases,
+            acks,
+            retries,
+            releases,
+            leases_expired,
+            revoked,
+            dead_lettered,
+            cancelled,
+            skipped,
+            requeued,
+            deduplicated,
+            messages_expired,
+            dead_expired,
+        } = *self;
+        [
+            ("unsettled", unsettled),
+            ("bytes", bytes),
+            ("delayed", delayed),
+            ("waiting", waiting),
+            ("ready", ready),
+            ("leased", leased),
+            ("backing_off", backing_off),
+            ("held", held),
+            ("dead", dead),
+            ("puts", puts),
+            ("leases", leases),
+            ("acks", acks),
+            ("retries", retries),
+            ("releases", releases),
+            ("leases_expired", leases_expired),
+            ("revoked", revoked),
+            ("dead_lettered", dead_lettered),
+            ("cancelled", cancelled),
+            ("skipped", skipped),
+            ("requeued", requeued),
+            ("deduplicated", deduplicated),
+            ("messages_expired", messages_expired),
+            ("dead_expired", dead_expired),
+        ]
+    }
+}
+
 /// A key and the number of its unsettled messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hot {
