@@ -26,6 +26,7 @@ def end_if_forked(began: int, error: BaseException | None = None) -> None:
     and the error on stderr; its output is flushed, and the interpreter's other exit steps are
     skipped.
     """
+    # Workers compare before they call, because they run this for every message.
     if count == began:
         return
     status = 0

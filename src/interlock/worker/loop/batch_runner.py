@@ -454,7 +454,8 @@ class BatchRunner:
                     held._began = now
                     run.others.append((at, judge(call.retry, held, error)))
                 else:
-                    forks.end_if_forked(began)
+                    if forks.count != began:
+                        forks.end_if_forked(began)
                     done(at)
                 if audit is not None:
                     tell_ended(audit, run.lease(at), run.outcome(at))

@@ -239,7 +239,8 @@ def handle(invocation: Invocation, lease: TaskLease) -> Outcome:
         outcome = judge(invocation.retry, lease, error)
     finally:
         _current.reset(token)
-    forks.end_if_forked(began)
+    if forks.count != began:
+        forks.end_if_forked(began)
     return outcome
 
 
@@ -255,7 +256,8 @@ async def ahandle(invocation: Invocation, lease: TaskLease) -> Outcome:
         outcome = judge(invocation.retry, lease, error, what)
     finally:
         _current.reset(token)
-    forks.end_if_forked(began)
+    if forks.count != began:
+        forks.end_if_forked(began)
     return outcome
 
 
