@@ -28,7 +28,7 @@ pub struct Card {
     pub created: Time,
     pub seen: AtomicU64,
     pub name: Mutex<Box<[u8]>>,
-    /// Nobody yet, where it must say who it is.
+    /// `None` until the client logs in, if it must.
     pub user: Mutex<Option<Arc<User>>>,
     pub library: Mutex<[Box<[u8]>; 2]>,
     pub resp: AtomicU8,
@@ -155,7 +155,7 @@ impl Card {
         self.user.lock().as_ref().map_or(DEFAULT, |user| &user.name).to_owned()
     }
 
-    /// For a line of the log.
+    /// Describes it for a log line.
     pub fn who(&self) -> String {
         let name = self.name.lock();
         let name = String::from_utf8_lossy(&name);

@@ -285,7 +285,7 @@ pub fn topic_places(command: &Command, arguments: Arguments<'_>) -> Range<usize>
         Access::Relay => 4..5,
         Access::Topics | Access::Patterns => 1..end,
         Access::Streams => streams_of(arguments),
-        // Those that anybody may call for any topic.
+        // Commands that every user may call for any topic.
         _ => match command.name {
             "unsubscribe" | "punsubscribe" | "sunsubscribe" => 1..end,
             "pubsub|channels" | "pubsub|numsub" | "pubsub|shardchannels" | "pubsub|shardnumsub" => {
@@ -310,7 +310,7 @@ fn streams_of(arguments: Arguments<'_>) -> Range<usize> {
 const LONGEST_TABLE: usize = 200;
 
 impl Commands {
-    /// By their names, as COMMAND INFO takes them; `Err` is one that there is not.
+    /// Returns the commands of these names, as COMMAND INFO takes them; `Err`: an unknown name.
     pub fn these<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let index = |name: &str| {
             let command = named(name.as_bytes()).ok_or_else(|| name.to_owned())?;

@@ -69,7 +69,7 @@ pub enum Access {
     Row,
     /// To those of the rows that each argument names.
     Rows,
-    /// As `Row`, of a subcommand.
+    /// Like `Row`, for a subcommand.
     TableRow,
     /// To the table that a subcommand's first argument names.
     TableName,
@@ -106,7 +106,7 @@ static FAMILIES: [&[Command]; 9] = [
 pub enum Unknown {
     Command,
     Subcommand,
-    /// Of FCALL, which says it as a server with libraries does.
+    /// FCALL, whose flags are those of a server with libraries.
     Function,
 }
 
@@ -129,7 +129,7 @@ pub fn find(arguments: Arguments<'_>) -> Result<&'static Command, Unknown> {
     }
 }
 
-/// By its name as COMMAND INFO takes it: `get`, `client|list`.
+/// Returns the command with this name, in the form of COMMAND INFO: `get`, `client|list`.
 pub fn named(name: &[u8]) -> Option<&'static Command> {
     let subcommands = |command: &'static Command| [command].into_iter().chain(command.subcommands);
     all().flat_map(subcommands).find(|command| name.eq_ignore_ascii_case(command.name.as_bytes()))

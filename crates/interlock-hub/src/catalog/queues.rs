@@ -47,7 +47,7 @@ const CALLED: &[Argument] = &[
     Argument { name: "arg", kind: "string", flags: &["optional", "multiple"], ..ARGUMENT },
 ];
 
-/// Of one class: what rights are given by.
+/// The categories of one class of functions, by which rights are granted.
 pub const PRODUCE: &[&str] = &["@queue", "@produce"];
 pub const CONSUME: &[&str] = &["@queue", "@consume"];
 pub const DECLARE: &[&str] = &["@queue", "@declare"];

@@ -149,7 +149,7 @@ pub fn figures(shared: &Shared, now: Time) -> Vec<Section> {
         (
             "Server",
             vec![
-                // What clients take for the version of the protocol's commands.
+                // Clients derive the protocol's commands from this version.
                 ("redis_version", crate::catalog::REDIS_VERSION.to_owned()),
                 ("redis_mode", "standalone".to_owned()),
                 ("os", os()),
@@ -223,7 +223,7 @@ fn journal(shared: &Shared) -> Vec<(&'static str, String)> {
     vec![
         // Clients wait for this before they send anything.
         ("loading", "0".to_owned()),
-        // What those who watch a Redis look for.
+        // Monitoring tools for Redis read these figures.
         ("aof_enabled", u8::from(journal.is_some()).to_string()),
         ("aof_last_write_status", if well { "ok" } else { "err" }.to_owned()),
         ("journal_state", state.to_owned()),
@@ -249,7 +249,7 @@ fn clock(shared: &Shared) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// For the whole process.
+/// Figures of the whole process.
 fn cpu() -> Vec<(&'static str, String)> {
     // SAFETY: the kernel fills the struct, of which all zeros is a valid value.
     let usage = unsafe {

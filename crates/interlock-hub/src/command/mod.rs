@@ -201,7 +201,7 @@ impl Call<'_, '_> {
         self.arguments.get(index).is_some_and(|a| a.eq_ignore_ascii_case(word.as_bytes()))
     }
 
-    /// For a subcommand whose declaration allows more arguments than it takes.
+    /// The error of a subcommand whose declaration allows more arguments than it takes.
     pub fn wrong_count(&mut self, container: &str) {
         let head: &[u8] = b"ERR unknown subcommand or wrong number of arguments for '";
         let tail = format!("'. Try {container} HELP.");

@@ -73,7 +73,7 @@ fn audit(call: &Call<'_, '_>, function: Function, outcome: &Outcome, from: usize
     let result = match outcome {
         Outcome::Refused(refused) => format!("refused: {}", refused.0),
         _ if function == Function::Configure => "changed".to_owned(),
-        // What such a call answers is an array of strings, of which the first says it.
+        // The outcome of such a call is the first string of its reply.
         _ => {
             let reply = String::from_utf8_lossy(&call.reply.out[from..]);
             match reply.split("\r\n").nth(2) {
@@ -84,7 +84,7 @@ fn audit(call: &Call<'_, '_>, function: Function, outcome: &Outcome, from: usize
             }
         }
     };
-    // It changed nothing: the dashboard asks so, of each queue, whether its user may operate it.
+    // The dashboard calls it, without effect, to check for each queue whether its user may operate it.
     if function == Function::Forget && result == "unchanged" {
         return;
     }

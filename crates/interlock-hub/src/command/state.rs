@@ -26,11 +26,11 @@ pub struct State {
     /// True if the client, when it is slow, would rather miss messages than be closed.
     pub drops: bool,
     pub closing: bool,
-    /// It is shown the commands of all.
+    /// True after MONITOR: the commands of all clients are sent to it.
     pub monitors: bool,
     /// `None`: it must say first who it is.
     pub user: Option<Arc<User>>,
-    /// By a password; not for what everybody is.
+    /// True if it logged in with a password; false for the default user.
     pub logged_in: bool,
     /// The call that is not answered yet: nothing more is read until it is.
     pub pending: Option<Box<Pending>>,
@@ -43,7 +43,7 @@ pub struct State {
     /// The copy of the journal that BACKUP reads: its files stay open until it ends, though the
     /// journal may no longer need them.
     pub backup: Option<Box<Copy<File>>>,
-    /// It brings messages of another hub.
+    /// Set if it relays messages of another hub.
     pub relaying: Option<Relaying>,
     /// Answer of a PUBLISH to which the client itself is subscribed: its own copy comes first.
     pub deferred: Option<i64>,
@@ -149,7 +149,7 @@ impl State {
         self.subscriptions.is_some()
     }
 
-    /// It gets what it did not ask for at that moment.
+    /// Returns whether it is sent data that is not a reply.
     pub fn is_pushed_to(&self) -> bool {
         self.is_subscribed() || self.monitors
     }

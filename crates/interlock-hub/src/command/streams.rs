@@ -126,7 +126,7 @@ pub fn list(call: &mut Call<'_, '_>) {
         let state = match (kept, &trouble) {
             (None, _) => "draining",
             (Some(_), Some(_)) => "failing",
-            // It does not keep up, or hangs in a call of the system and cannot say so.
+            // It does not keep up, or hangs in a system call.
             (Some(_), None) if figures.iter().any(is_old) => "behind",
             (Some(_), None) => "ok",
         };

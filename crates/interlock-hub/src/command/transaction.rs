@@ -35,9 +35,9 @@ enum Word {
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It is not of a transaction.
+    /// The command is not part of a transaction.
     No,
-    /// It is answered.
+    /// The command was answered.
     Answered,
     /// EXEC: the calls are made next.
     Runs,
@@ -86,7 +86,7 @@ pub fn take(
     out: &mut Vec<u8>,
 ) -> Taken {
     let word = Word::of(&arguments[0]);
-    // Who has not logged in hears that.
+    // A client that has not logged in gets that error instead.
     let is_served = core.local.live.tables.are_given() && state.user.is_some();
     if !is_served || (word.is_none() && state.transaction.is_none()) {
         return Taken::No;

@@ -2,7 +2,7 @@
 
 /// Splits `line` into words as Redis does; false where quotes do not balance.
 pub fn split(line: &[u8], words: &mut Vec<u8>, ranges: &mut Vec<(u32, u32)>) -> bool {
-    // What Redis sees is a C string.
+    // Redis reads the line as a C string.
     let line = line.split(|&byte| byte == 0).next().unwrap_or_default();
     let mut rest = line;
     loop {

@@ -376,7 +376,7 @@ mod tests {
         (requests, None)
     }
 
-    /// The same by splitting whole arrays, for streams without refusals and inline commands.
+    /// The same result by splitting complete arrays, for streams without errors and inline commands.
     fn naive(mut stream: &[u8]) -> Vec<Vec<Vec<u8>>> {
         fn head(stream: &mut &[u8]) -> usize {
             let end = stream.windows(2).position(|pair| pair == b"\r\n").unwrap();

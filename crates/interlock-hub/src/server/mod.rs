@@ -204,7 +204,7 @@ impl Drop for Server {
 /// Runs a worker. If it panics, its connections are closed with it; the other workers continue, and
 /// the hub's owner is notified.
 fn contained(shared: &Shared, worker: usize, run: impl FnOnce()) {
-    // What it leaves behind is its own, or made of single steps that each are whole.
+    // Unwind-safe: shared state is changed in steps that each leave it valid.
     let Err(panic) = catch_unwind(AssertUnwindSafe(run)) else { return };
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or(

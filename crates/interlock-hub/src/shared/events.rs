@@ -81,7 +81,7 @@ pub enum Answer {
     Refused(String),
     /// As it goes out.
     Reply(Vec<u8>),
-    /// It takes its next step.
+    /// Lets a long command continue by one step.
     Turn,
 }
 
@@ -205,7 +205,7 @@ impl Waiting {
         }
         let fresh = || Repeats { since: Instant::now(), lines: 0, left_out: 0, level };
         let kind = self.kinds.entry(name.to_owned()).or_insert_with(fresh);
-        // What was left out is summed up first.
+        // The lines that were left out are summed up first.
         if kind.left_out == 0 && kind.since.elapsed() >= WHILE {
             *kind = fresh();
         }

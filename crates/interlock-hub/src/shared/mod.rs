@@ -87,7 +87,7 @@ pub struct Shared {
     held: Vec<AtomicIsize>,
     /// Connections taken and not yet closed.
     connected: AtomicUsize,
-    /// The same by address.
+    /// Number of connections by address.
     by_address: Mutex<HashMap<String, usize, RandomState>>,
     /// Workers that have answered what had arrived when the hub began to drain.
     drained: AtomicUsize,
@@ -149,7 +149,7 @@ pub struct Core<'a> {
     pub shared: &'a Shared,
     pub local: &'a mut Local,
     pub now: Time,
-    /// For what takes its time within a turn.
+    /// Reads the clock, for work that takes long within a turn.
     pub clock: fn() -> Time,
 }
 
@@ -263,7 +263,7 @@ impl Shared {
         let mut wake = 0u64;
         {
             let _order = self.order.lock();
-            // Who broke would let it pile up.
+            // Mail for a broken worker would pile up.
             let broken = self.broken.load(Ordering::Acquire);
             for chunk in chunks {
                 for worker in bits(chunk.workers & !broken) {
@@ -286,7 +286,7 @@ impl Shared {
         self.surveys.broke(worker).iter().for_each(|survey| self.end_survey(survey));
         self.events
             .broken(format!("worker {worker} has ended because of a bug in the hub: {text}"));
-        // Those who wait for all workers must not wait for this one.
+        // Callers that wait for all workers must not wait for this one.
         self.drained();
     }
 
@@ -342,7 +342,7 @@ impl Shared {
         }
     }
 
-    /// Takes a place for a connection, or returns why it is rejected.
+    /// Takes a slot for a connection, or returns why it is rejected.
     pub fn arrive(&self, peer: &Peer) -> Result<(), Rejection> {
         let live = self.live();
         if self.connected.load(Relaxed) >= live.maxclients {

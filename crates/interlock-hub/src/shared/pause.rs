@@ -57,7 +57,7 @@ impl Pause {
         goes_on
     }
 
-    /// It has closed.
+    /// Drops a connection that has closed.
     pub fn forget(&self, worker: usize, token: u64) {
         self.waiting.lock().retain(|&one| one != (worker, token));
     }

@@ -30,7 +30,7 @@ impl Queues {
         Queues { engine, durable: None, clock, ahead: 0 }
     }
 
-    /// As `new`, with the journal in a folder: the queues are as they were. And what was found there.
+    /// Like `new`, with the queues of the journal in a folder. Also returns what was found there.
     pub fn open(
         memory: u64,
         clock: Clock,
@@ -95,7 +95,7 @@ impl Queues {
     pub fn timeout(&self) -> Option<u32> {
         let due = self.engine.next_due()?;
         if self.clock.is_manual() {
-            // Who moves it wakes nobody.
+            // Moving the clock wakes no thread, so it is checked often.
             return Some(1);
         }
         // Rounded up, or it would wake a moment too early, again and again.

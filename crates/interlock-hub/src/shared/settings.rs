@@ -34,7 +34,7 @@ pub struct Settings {
     pub ignore_case_topics: bool,
     /// The folder of the journal; `None`: no queue is durable.
     pub journal: Option<PathBuf>,
-    /// Of queues that declare nothing else, where there is a journal.
+    /// Durability of queues that declare none, if there is a journal.
     pub durability: Durability,
     /// True to set aside what of the journal cannot be read; otherwise the hub does not start.
     pub repair: bool,

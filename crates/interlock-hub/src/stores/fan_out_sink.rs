@@ -16,7 +16,7 @@ pub type Named = (String, Box<dyn Sink>);
 /// Each of its sinks gets everything.
 pub struct Multiple {
     sinks: Vec<Named>,
-    /// By sink: what it has still to write of what was given.
+    /// The part of the load that each sink has not written yet.
     left: Vec<Left>,
     begun: bool,
 }

@@ -16,7 +16,7 @@ pub enum Load {
 /// The messages of a load that are still to be put somewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// By message; shorter than the load: all behind it are left.
+    /// Flags of the messages that are done. If it is shorter than the load, later messages are not done.
     done: Vec<bool>,
     all: bool,
 }

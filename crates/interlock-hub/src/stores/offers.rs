@@ -16,11 +16,11 @@ use super::store::Store;
 pub struct Offers {
     set: Arc<StoreSet>,
     worker: usize,
-    /// By topic: a bit for each store that keeps it.
+    /// For each topic, a bit for each store that keeps it.
     wanted: HashMap<Box<[u8]>, u64, RandomState>,
     /// Bytes of these topics.
     known: usize,
-    /// By store: what this turn has for it.
+    /// The messages of this turn for each store.
     batches: Vec<Batch>,
     touched: u64,
     /// Connections whose answers wait for stores, and for which.
@@ -32,7 +32,7 @@ pub struct Offers {
 /// The fate of a message that was offered.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Offered {
-    /// It continues as if there were no stores.
+    /// The publisher continues as if there were no stores.
     Taken,
     /// A store has no room for it: nothing was done, and it is to be offered again.
     Full,
@@ -45,7 +45,7 @@ pub enum Offered {
 pub struct Gate {
     pub store: Arc<Store>,
     pub ticket: u64,
-    /// It waits until they are delivered upstream, and not only written.
+    /// The publisher waits until the messages are delivered upstream, not only written.
     pub upstream: bool,
 }
 
@@ -71,7 +71,7 @@ impl Offers {
         Some(Box::new(Offers { set, worker, wanted, known, batches, touched, publishers, waiting }))
     }
 
-    /// Takes a message for the stores that want it, if all of them have room.
+    /// Passes a message to the stores that want it, if all of them have room.
     pub fn offer(
         &mut self,
         token: u64,
@@ -90,8 +90,8 @@ impl Offers {
         self.take(wanting, token, &message)
     }
 
-    /// The same of a message of another hub, which forgets it when it is answered: so it is answered when
-    /// all stores that took it have written it, whatever they promise to publishers.
+    /// Like `offer`, for a message of another hub. That hub deletes the message when it is answered, so the
+    /// answer waits until all stores that accepted the message have written it, whatever their `ack` is.
     pub fn relay(&mut self, token: u64, message: &Message<'_>) -> Offered {
         let wanting = match self.wanted.get(message.topic) {
             Some(wanting) => *wanting,

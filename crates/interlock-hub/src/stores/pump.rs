@@ -17,7 +17,7 @@ use super::spooling::{Orders, Read, Reading, Spooling};
 use super::store::Surroundings;
 use super::thread::{Upkeep, TICK};
 
-/// Makes a sink of what was declared.
+/// Creates the declared sink.
 pub type Build = fn(&str, &StoreKind, u128, &Surroundings) -> Box<dyn Sink>;
 
 pub struct Pump {
@@ -106,7 +106,7 @@ impl Pump {
             self.sink.withdraw(&self.load, &mut self.left);
             self.forget();
             self.child = child;
-            // What is left goes to the new one.
+            // Remaining messages go to the new sink.
             self.renew();
             self.again = Instant::now();
             if let Err(error) = self.sink.open() {
@@ -121,7 +121,7 @@ impl Pump {
         }
     }
 
-    /// Takes what there is, and delivers it.
+    /// Delivers the messages that are available.
     fn deliver(&mut self) {
         self.more = false;
         loop {
@@ -203,7 +203,7 @@ impl Pump {
         });
         self.forgotten = leading;
         if !self.spool.forget(reading, messages[leading - 1].place, more as u64) {
-            // It was opened anew: all that is there still is read again.
+            // It was reopened: all messages still in it are read again.
             self.sink.withdraw(&self.load, &mut self.left);
             self.drop_load();
         }

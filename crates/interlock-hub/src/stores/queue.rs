@@ -57,7 +57,7 @@ pub enum End {
     No,
     /// Once everything is written and nothing can be added.
     Drained,
-    /// The same, but at this moment at the latest.
+    /// Like `Drained`, but at this time at the latest.
     Within(Instant),
 }
 
@@ -169,7 +169,7 @@ impl Queue {
             }
         }
         let mut bytes = 0;
-        // What waits when the settings change goes with the new ones.
+        // Messages that wait while the settings change are written by the new settings.
         while takes && inner.orders.kind.is_none() && bytes < most {
             let Some(batch) = inner.batches.pop_front() else { break };
             bytes += batch.weight();
@@ -215,7 +215,7 @@ mod tests {
     use crate::stores::batch::weight;
     use crate::stores::queue::*;
 
-    /// Takes room for a message as a worker does: without room, sets its bit and waits to be
+    /// Reserves room for a message as a worker does: if there is none, it sets its bit and waits to be
     /// notified.
     fn reserved(queue: &Queue, worker: usize, bytes: usize, told: &Receiver<()>) {
         while !queue.reserve(bytes, MOST) {
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_single_waiter_is_woken_each_time_there_is_room() {
-        // Nobody else's progress wakes it, and it looks for room at the moment at which there comes some.
+        // No other store's progress wakes it, and it checks for room when some appears.
         let (queue, (tell, told)) = (Queue::default(), channel());
         let queue = &queue;
         let message = || {

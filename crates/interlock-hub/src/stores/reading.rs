@@ -166,7 +166,7 @@ fn read(inbox: &Inbox, host: &dyn Host) {
                 if is_due || written || calls || !inner.unblocked.is_empty() {
                     break written;
                 }
-                // What is read beside the writer may be seen a moment late.
+                // A write by another thread may be seen a moment late.
                 let most = Instant::now() + if waiting.is_empty() { IDLE } else { LOOK };
                 let until = soonest.map_or(most, |soonest| soonest.min(most));
                 if inbox.arrived.wait_until(&mut inner, until).timed_out() && !waiting.is_empty() {
@@ -342,7 +342,7 @@ impl Waiting {
 }
 
 impl Watched {
-    /// Goes to the end; returns whether there was anything on the way.
+    /// Reads to the end; returns whether it found anything.
     fn look(&mut self) -> bool {
         let mut has_grown = false;
         loop {

@@ -15,9 +15,9 @@ pub struct Trouble {
 pub struct Failed {
     /// The moment of the next try.
     pub again: Instant,
-    /// It is another failure than the one before.
+    /// True if the failure differs from the one before.
     pub is_new: bool,
-    /// It is to be logged.
+    /// True if it should be logged.
     pub is_said: bool,
 }
 

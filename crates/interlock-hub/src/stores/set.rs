@@ -173,5 +173,5 @@ impl StoreSettings {
 }
 
 const LOOK: Duration = Duration::from_millis(2);
-/// For a write that was begun before the time was over.
+/// Time for a write that had begun before the time limit.
 const PATIENCE: Duration = Duration::from_secs(3);

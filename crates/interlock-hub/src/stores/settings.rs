@@ -13,7 +13,7 @@ pub struct StoreSettings {
     pub name: String,
     /// The word of its kind, as it was declared.
     pub word: String,
-    /// It keeps a topic that any of these takes.
+    /// The store keeps topics that match any of these.
     pub filters: Vec<Filter>,
     /// Bytes that may wait to be written.
     pub queue: usize,
@@ -34,7 +34,7 @@ pub struct Filter {
 pub enum Full {
     /// Its publisher waits.
     Wait,
-    /// It is left out, and counted.
+    /// The message is dropped and counted.
     Drop,
 }
 
@@ -127,7 +127,7 @@ impl StoreSettings {
 }
 
 impl StoreKind {
-    /// Gives `take` this one and all that are below.
+    /// Calls `take` with this store and all below it.
     pub fn each<'a>(&'a self, take: &mut impl FnMut(&'a StoreKind)) {
         take(self);
         match self {

@@ -18,7 +18,7 @@ pub trait Sink: Send {
     /// Puts what is left; all of it is as safe as the sink makes it when this returns, and done.
     fn write(&mut self, load: &Load, left: &mut Left) -> Result<(), StoreError>;
 
-    /// Gives back what could not be written; what was, is done.
+    /// Returns the messages that could not be written; the others are done.
     fn withdraw(&mut self, load: &Load, left: &mut Left);
 
     /// To be called each second; `now` in µs since 1970.
@@ -38,12 +38,12 @@ pub trait Sink: Send {
     /// All up to this ticket of the queue has been written.
     fn reached(&mut self, _ticket: u64) {}
 
-    /// Takes over what it is to be from now on. False: it cannot, and is to be closed.
+    /// Applies new settings. False: it cannot, and must be closed.
     fn turn(&mut self, _kind: &StoreKind) -> bool {
         false
     }
 
-    /// It has nothing more to do, and is to be replaced by another sink.
+    /// Returns whether it has finished, and must be replaced by another sink.
     fn is_past(&self) -> bool {
         false
     }

@@ -70,7 +70,8 @@ impl SpoolSink {
         let folder = self.settings.folder.display().to_string();
         match &error {
             SpoolError::Full { .. } => self.spool.wait_for_room(),
-            // Nothing is known of what was written last: it is read again, and that is written anew.
+            // It is unknown what was written last: the spool is read again, and missing messages are
+            // rewritten.
             SpoolError::Journal(JournalError::Failed(_) | JournalError::Closed) => {
                 self.give_up();
             }
@@ -242,7 +243,7 @@ impl Sink for SpoolSink {
         if self.spool.is_unreadable() {
             self.give_up();
         }
-        // What waits is to be delivered, though nothing comes.
+        // Waiting messages must be delivered even if no new ones arrive.
         self.open()?;
         match self.spool.change(Spool::tick) {
             Some(Err(error)) => Err(self.failed("keeping the spool", error)),
@@ -274,7 +275,7 @@ impl Sink for SpoolSink {
         };
         if child != self.child {
             self.child = child.clone();
-            // What waits for the server before need not end first.
+            // Messages that wait for the old server need not be finished first.
             self.around.figures(Figures::stop_links);
             self.spool.order(|orders| orders.child = Some(child));
         }
@@ -353,6 +354,6 @@ fn open_error(error: OpenError, folder: &Path) -> StoreError {
     StoreError::new("opening the spool", &folder.display().to_string(), error)
 }
 
-/// For what is being delivered when it is closed.
+/// Time for the delivery in progress when it is closed.
 const GRACE: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(2);

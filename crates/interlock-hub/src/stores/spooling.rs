@@ -22,7 +22,7 @@ pub struct Spooling {
     unreadable: AtomicBool,
     /// The store waits for room to put messages.
     full: AtomicBool,
-    /// It is to end once nothing waits in it.
+    /// True if it ends once no messages wait in it.
     ending: AtomicBool,
     around: Surroundings,
 }
@@ -50,7 +50,7 @@ pub struct Orders {
     /// From now on they go there.
     pub child: Option<Child>,
     pub rotate: bool,
-    /// It is to end as soon as it can.
+    /// True if it should end as soon as possible.
     pub end: bool,
 }
 
@@ -65,7 +65,7 @@ pub enum Read {
     Messages(Vec<Spooled>),
     Nothing,
     Failed(std::io::Error),
-    /// It is closed at this moment.
+    /// It is being closed.
     Closed,
 }
 
@@ -191,7 +191,7 @@ impl Spooling {
         let (waiting, bytes) = spool.waiting();
         self.level.bytes.store(bytes, Relaxed);
         let before = self.level.messages.load(Relaxed);
-        // Those of a spool are counted in blocks: at its end both say that there is nothing.
+        // Spooled messages are counted in blocks, so the count is exact only when nothing waits.
         let now = if waiting == 0 { 0 } else { before.saturating_sub(messages) };
         self.level.messages.store(now, Relaxed);
         let mut inner = self.inner.lock();

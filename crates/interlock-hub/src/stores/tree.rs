@@ -8,8 +8,7 @@ use super::sink::{NullSink, Sink};
 use super::spool_sink::SpoolSink;
 use super::store::Surroundings;
 
-/// Makes the sink of a store of this name; nothing is opened yet. `sender` is the origin of the
-/// spool before it, or 0.
+/// Creates the sink of a store; nothing is opened yet. `sender`: the origin of the spool before it, or 0.
 pub fn build(name: &str, kind: &StoreKind, sender: u128, around: &Surroundings) -> Box<dyn Sink> {
     let children = |children: &[Child]| -> Vec<Named> {
         let sink =

@@ -100,7 +100,7 @@ impl StoreWriter {
             End::No => until,
             // Deliveries are reported, except those of the very last moment.
             End::Drained if self.sink.waiting() > 0 => until,
-            // Who may still put something tells nobody when it cannot any more.
+            // A worker does not report when it stops offering messages, so the writer checks regularly.
             End::Drained => until.min(now + LOOK),
             End::Within(moment) => until.min(moment),
         }
@@ -116,7 +116,7 @@ impl StoreWriter {
         if let Some(kind) = orders.kind {
             self.kind = kind;
             if !self.sink.turn(&self.kind) {
-                // What can be written where it was meant for is; the rest goes with the new settings.
+                // Messages are written by the old settings as far as possible; the rest by the new ones.
                 if !self.load.is_empty() {
                     let _ = self.sink.write(&self.load, &mut self.left);
                 }
@@ -227,7 +227,7 @@ impl StoreWriter {
             End::Drained => is_empty() && is_delivered() && Arc::strong_count(&self.store) <= 2,
             End::Within(moment) => {
                 let now = Instant::now();
-                // It was tried once since the order came.
+                // It was tried once since the command arrived.
                 let most = if self.trouble.is_some() { moment } else { moment + GRACE };
                 is_empty() && (is_delivered() || now >= moment) || now >= most
             }

@@ -151,7 +151,7 @@ impl Keeper {
         drop(forgotten);
     }
 
-    /// Takes up to `most` calls, oldest first.
+    /// Removes and returns up to `most` calls, oldest first.
     pub fn take(&self, most: usize) -> Vec<Call> {
         let mut taken = Vec::new();
         let mut calls = self.calls.lock();
@@ -180,7 +180,7 @@ impl Keeper {
         tell(batches);
     }
 
-    /// Nobody takes calls any more: those that wait are refused, and those that will come.
+    /// Ends the service: waiting and later calls are refused.
     pub fn end(&self) {
         let mut batches = Vec::new();
         let mut calls = self.calls.lock();
@@ -215,7 +215,7 @@ impl Keeper {
 }
 
 impl Calls {
-    /// It is answered, or nobody waits for it.
+    /// Removes a call that was answered, or whose client no longer waits.
     fn close(&mut self, number: u64) -> Option<Open> {
         let open = self.open.remove(&number)?;
         self.bytes -= open.bytes;
@@ -246,7 +246,7 @@ fn tell(batches: Vec<Batch>) {
 }
 
 const ENDED: &str = "NODE the node has ended: the call was not done";
-/// Of refused reads.
+/// The error of refused reads.
 pub const STALE: &str =
     "STALE this node has not read its log to the end for longer than --max-staleness; ask another";
 const FOR_EVER: Time = Time::MAX;
@@ -444,7 +444,7 @@ mod tests {
                     if last {
                         return;
                     }
-                    // It may have come just now; put back it cannot be.
+                    // It may have arrived just now; it cannot be put back.
                     keeper.answer(left.iter().map(|call| (call.number, b"+OK\r\n".to_vec())));
                     continue;
                 }
@@ -460,7 +460,7 @@ mod tests {
         tokens.sort_unstable();
         tokens.dedup();
         assert_eq!(tokens.len(), answered, "nobody twice");
-        // Those that were forgotten may have been answered just before.
+        // Dropped calls may have been answered just before.
         assert!(answered >= asked.load(Relaxed), "{answered}");
         assert!(tokens.iter().filter(|token| *token % 7 != 0).count() == asked.load(Relaxed));
     }

@@ -56,7 +56,7 @@ impl Line {
         place.reply = Some(kept);
     }
 
-    /// Takes out the replies whose turn has come.
+    /// Appends the replies whose turn has come to `out`, and removes them.
     pub fn go_out(&mut self, out: &mut Vec<u8>) {
         while let Some(Place { reply: Some(reply), bytes, .. }) = self.places.front() {
             out.extend_from_slice(reply);

@@ -22,7 +22,7 @@ use crate::tables::writes::RowWrites;
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
     by_name: Arc<HashMap<Box<[u8]>, Arc<ServedTable>, RandomState>>,
-    /// By their ids.
+    /// The tables by their ids.
     in_order: Arc<[Arc<ServedTable>]>,
     keeper: Option<Arc<Keeper>>,
     /// Some of them are written by others.
@@ -82,7 +82,7 @@ impl Tables {
         self.by_name.get(name)
     }
 
-    /// By their ids.
+    /// Returns the tables by their ids.
     pub fn all(&self) -> &[Arc<ServedTable>] {
         &self.in_order
     }
@@ -132,14 +132,14 @@ impl ServedTable {
         self.writes.is_some()
     }
 
-    /// For what waits for nobody.
+    /// Returns the table, for calls that never wait.
     #[inline]
     pub fn table(&self) -> &Table {
         &self.hasty
     }
 
-    /// Makes a call that may have to wait for a writer; `barred` is the time until which this worker does
-    /// not, and is moved on when it has waited in vain.
+    /// Makes a call that may have to wait for a writer. `barred`: this worker does not wait before this time;
+    /// it is moved on after a wait in vain.
     pub fn call<R>(
         &self,
         barred: &mut Time,

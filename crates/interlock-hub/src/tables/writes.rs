@@ -12,9 +12,9 @@ use smallvec::SmallVec;
 
 /// Writes the rows of a table.
 pub trait RowWrites: Send + Sync {
-    /// Takes writes that a worker has read; a group is whole. Those of one connection come in the order in which the client
-    /// sent them, over all calls of this function, and must be done in it. It must not wait, for all
-    /// connections of the worker would.
+    /// Accepts writes that a worker has read; a group is complete. Over all calls, the writes of a connection
+    /// arrive in the order in which its client sent them, and must be done in that order. It must not block,
+    /// or all connections of the worker would wait.
     fn write(&self, writes: Vec<Write>);
 }
 
@@ -28,7 +28,7 @@ pub struct Write {
     /// The command's name first. Rights and the number of arguments were checked, and all rows are of tables
     /// that have this writer.
     pub arguments: Words,
-    /// It is done together with the write behind it, or neither is.
+    /// True if it is done together with the next write, or neither is.
     pub goes_on: bool,
 }
 
@@ -196,7 +196,7 @@ struct Draft {
 /// Replies that go out together. Dropped, it sends what it has.
 #[derive(Default)]
 pub struct Answers {
-    /// By workers, of which there are few.
+    /// The batches of each worker; there are few workers.
     batches: Vec<(Arc<Desk>, Vec<Written>)>,
 }
 

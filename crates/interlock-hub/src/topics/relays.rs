@@ -26,11 +26,11 @@ pub struct Relays {
 /// The way on which a message came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// It is known here under this origin.
+    /// This hub knows the message under this origin.
     Known(u128),
     /// From this hub, and back.
     Back,
-    /// It has been through so many hubs that they must form a circle.
+    /// The message went through so many hubs that they must form a cycle.
     Around,
 }
 

@@ -59,7 +59,7 @@ impl Survey {
         self.left.load(Ordering::Acquire) >> worker & 1 == 0
     }
 
-    /// Takes what was reported: by name, and within a name the oldest connection first.
+    /// Removes and returns the reports, sorted by name and then by age of the connection.
     pub fn take(&self) -> Vec<(usize, Arc<Card>)> {
         let mut found = std::mem::take(&mut *self.found.lock());
         found.sort_unstable_by_key(|(name, card)| (*name, card.id));

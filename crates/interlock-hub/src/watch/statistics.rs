@@ -12,7 +12,7 @@ use crate::catalog::{name_of, Command};
 use crate::system::time::Time;
 use crate::watch::counters::Counters;
 
-/// Of one command.
+/// Figures of one command.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub calls: u64,
@@ -33,7 +33,7 @@ pub struct Tallies {
 
 #[derive(Default)]
 pub struct Statistics {
-    /// By the index of the command.
+    /// The figures by the index of the command.
     commands: Mutex<HashMap<usize, Tally, RandomState>>,
     errors: Mutex<BTreeMap<Box<str>, u64>>,
     samples: Mutex<Vec<Sample>>,
@@ -131,7 +131,7 @@ impl Statistics {
     pub fn rates(&self, now: Time, counters: &Counters) -> Rates {
         let samples = self.samples.lock();
         let current = Sample::of(now, counters);
-        // Of before nothing happened for long only the last says anything: nothing has since.
+        // Before a long idle time, only the last sample matters: nothing changed after it.
         let recent = samples.iter().position(|sample| sample.at + WINDOW >= now);
         let since = recent.or(samples.len().checked_sub(1)).map(|place| samples[place]);
         let Some(since) = since.filter(|since| since.at < now) else { return Rates::default() };

@@ -412,8 +412,8 @@ impl Waiter {
     }
 }
 
-/// Says what the queue noted. What that raises (Ctrl-C while it is being logged) reaches the caller,
-/// who then does not get the leases: they are given back.
+/// Logs the events of the queue. If that raises (such as Ctrl-C), the caller gets the exception and not the
+/// leases, which are returned.
 pub fn said<'a>(
     queue: &Queue,
     py: Python<'_>,
@@ -481,7 +481,7 @@ impl Queue {
         async_lease(slf, found.map_err(|ended| errors::get_ended(py, ended))?)
     }
 
-    /// As `_try_get_async`, a lease for threads.
+    /// Like `_try_get_async`, but returns a lease for threads.
     fn _try_get<'py>(
         slf: &Bound<'py, Self>,
         kind: Option<&Bound<'py, PyAny>>,
@@ -532,7 +532,7 @@ impl Queue {
         Ok(answer)
     }
 
-    /// Makes a batch of one put, whose arguments are read once.
+    /// Creates a batch of one put, so that its arguments are read once.
     #[pyo3(signature = (payload, keys, shared, priority, delay, dedup, barrier, quiet))]
     #[allow(clippy::too_many_arguments)]
     fn _batch_of_one<'py>(

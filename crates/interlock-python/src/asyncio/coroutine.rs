@@ -86,13 +86,12 @@ struct Free(GilCell<Vec<*mut Coroutine>>);
 unsafe impl Sync for Free {}
 static FREE: Free = Free(GilCell::new(Vec::new()));
 
-/// Makes the class.
+/// Creates the class.
 pub fn install(py: Python<'_>) -> PyResult<()> {
     CLASS.get_or_try_init(py, || make_class(py).map(Class)).map(|_| ())
 }
 
-/// Says how coroutines for `put` and `get` go about it; the two functions do all that is not done at
-/// once.
+/// Sets how the coroutines of `put` and `get` work; the two functions do everything that is not done at once.
 pub fn set_behind(calls: Calls, put: &Bound<'_, PyAny>, get: &Bound<'_, PyAny>) {
     let (put_in_full, get_in_full) = (put.clone().unbind(), get.clone().unbind());
     // Once, with the module of the asyncio face.
@@ -156,7 +155,8 @@ pub unsafe fn new(py: Python<'_>, task: Task, holds: [*mut PyObject; 3]) -> *mut
         (*made).stage = Stage::New;
         ((*made).face, (*made).payload, (*made).keys) = (face, payload, keys);
         (*made).inner = std::ptr::null_mut();
-        // It may be part of a cycle from the first: a payload may hold it, or the task that is to run it.
+        // It may be part of a cycle from the start: a payload may refer to it, or to the task that will run
+        // it.
         ffi::PyObject_GC_Track(made.cast());
         made.cast()
     }
@@ -220,8 +220,8 @@ unsafe extern "C" fn clear(object: *mut PyObject) -> c_int {
     0
 }
 
-/// Gives back what it was called with: a coroutine that has ended, or handed itself on, may be kept for
-/// long (by a task), and its payload is not to stay for that.
+/// Drops its arguments. A coroutine that has ended or delegated may be kept for long (by a task), and must
+/// not keep its payload alive.
 #[inline]
 unsafe fn let_go(slf: *mut Coroutine) {
     // SAFETY: each reference is owned, and forgotten before it is given back.
@@ -309,7 +309,7 @@ unsafe extern "C" fn send(
     }
 }
 
-/// Makes the coroutine that does it in full.
+/// Creates the Python coroutine that does the whole call.
 #[cold]
 unsafe fn hand_on(slf: *mut Coroutine, behind: &Behind) -> bool {
     // SAFETY: what it was called with is owned until it is taken here.
@@ -546,7 +546,7 @@ fn make_class(py: Python<'_>) -> PyResult<*mut PyTypeObject> {
         ml_doc: c"As of every coroutine.".as_ptr(),
     };
     let one = |function: ffi::PyCFunction| ffi::PyMethodDefPointer { PyCFunction: function };
-    // What a type refers to must outlive it, and it lives as long as the process.
+    // Data that a type refers to must outlive it, and the type lives as long as the process.
     let methods = Box::leak(Box::new([
         method(c"send", one(send_method), ffi::METH_O),
         method(c"throw", one(throw), ffi::METH_VARARGS),

@@ -76,7 +76,7 @@ impl LogBridge {
         })
     }
 
-    /// Says that what was to be looked for or cut off could not be now.
+    /// Reports that a search or trim could not be done now.
     fn skipped(&self) {
         self.far.skipped();
     }
@@ -88,7 +88,7 @@ impl LogBridge {
         self.far.opened(largest, untrimmed);
     }
 
-    /// Says of each entry that was looked for whether it is there.
+    /// Reports for each entry that was looked for whether it exists.
     fn looked(&self, there: Vec<bool>) {
         self.far.looked(there);
     }
@@ -100,7 +100,7 @@ impl LogBridge {
         Ok(())
     }
 
-    /// Nobody knows what of it is in the log, or the engine takes nothing.
+    /// Reports a failure: it is unknown which of the entries are in the log, or the engine accepts none.
     fn failed(&self, kind: &str, text: String) {
         self.far.failed(trouble(kind, text));
     }
@@ -147,7 +147,7 @@ impl LogBridge {
         self.far.unread(trouble(kind, text));
     }
 
-    /// Nobody waits here any more.
+    /// Ends all waits.
     fn close(&self) {
         self.far.close();
     }

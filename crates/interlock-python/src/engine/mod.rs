@@ -101,7 +101,7 @@ impl Sleepers {
 }
 
 impl Engine {
-    /// Makes one call; a parked one has a ticket.
+    /// Makes a call. A parked call has a ticket.
     fn make(
         &self,
         py: Python<'_>,
@@ -275,7 +275,7 @@ impl Engine {
         self.clock.wall()
     }
 
-    /// Makes a call, and waits for its answer as long as its WAIT says.
+    /// Makes a call, and waits for its reply as long as its WAIT says.
     #[pyo3(signature = (function, key, args, /))]
     fn call<'py>(
         &self,
@@ -300,7 +300,7 @@ impl Engine {
         }
     }
 
-    /// Makes a call without waiting: its answer, or a ticket.
+    /// Makes a call without waiting. Returns its reply, or a ticket.
     #[pyo3(signature = (function, key, args, waker, /))]
     fn start<'py>(
         &self,
@@ -330,7 +330,7 @@ impl Engine {
         }
     }
 
-    /// Nobody waits for this answer any more.
+    /// Drops a parked call whose reply is no longer needed.
     #[pyo3(signature = (ticket, /))]
     fn forget(&self, ticket: u64) {
         self.core.forget(ticket);

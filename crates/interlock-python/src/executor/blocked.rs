@@ -168,7 +168,7 @@ fn address(queue: &Queue) -> usize {
     std::ptr::from_ref(queue) as usize
 }
 
-/// Those of this queue whose lease still stands: what a revoked handler waits for holds nobody up.
+/// Returns the messages of this queue whose lease is still held: a revoked handler blocks no message.
 fn of_queue<'a>(handles: &'a [Handled], queue: &'a Queue) -> impl Iterator<Item = &'a Handled> {
     let own = |handled: &&Handled| address(handled.queue.get()) == address(queue);
     let token = |id| queue.core.call(|scheduler, _| scheduler.token_of(id));
@@ -245,7 +245,7 @@ impl Blocked {
         Blocked { number: self.number, handles, wants }
     }
 
-    /// It may have been woken and not be back yet.
+    /// Returns whether it waits. It may have been woken without having run yet.
     fn is_blocked(&self) -> bool {
         match &self.wants {
             Wants::Result { future, .. } => !future.get().is_done(),

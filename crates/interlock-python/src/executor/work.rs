@@ -331,7 +331,7 @@ pub fn end_call(
 
 #[pymethods]
 impl Queue {
-    /// Makes a future of `class`, and puts it into the queue as a message that calls `function`.
+    /// Creates a future of `class`, and puts it into the queue as a message that calls `function`.
     #[pyo3(signature = (class, keys, shared, priority, quiet, function, arguments, keywords))]
     #[allow(clippy::too_many_arguments)]
     fn _submit<'py>(

@@ -132,14 +132,14 @@ impl Known {
         value.is_null() || value == self.none
     }
 
-    /// As `is_unsaid`, or the number 0. No other object is recognised by its value here: `False`
-    /// and `()` are not numbers, and the ordinary method reports them.
+    /// Like `is_unsaid`, or the number 0. Other objects are not compared by value: `False` and `()` are not
+    /// numbers, and the ordinary method reports them.
     #[inline]
     pub fn is_zero(&self, value: *mut PyObject) -> bool {
         self.is_unsaid(value) || value == self.zero
     }
 
-    /// As `is_unsaid`, or `False`.
+    /// Like `is_unsaid`, or `False`.
     #[inline]
     pub fn is_no(&self, value: *mut PyObject) -> bool {
         self.is_unsaid(value) || value == self.no

@@ -61,7 +61,7 @@ pub fn install(py: Python<'_>) -> PyResult<()> {
     install_async_ack(py.get_type::<AsyncLease>().as_any())
 }
 
-/// Gives a class of leases its `ack`.
+/// Adds `ack` to a class of leases.
 pub fn install_ack(class: &Bound<'_, PyAny>) -> PyResult<()> {
     let pointer = ffi::PyMethodDefPointer { PyCFunction: ack };
     replace(class, c"ack", pointer, ffi::METH_NOARGS, ACK_DOC)
@@ -122,7 +122,7 @@ fn give_back(payload: Py<PyAny>) {
     unsafe { ffi::Py_DECREF(payload.into_ptr()) }
 }
 
-/// Says what the queue noted, then answers.
+/// Logs the events of the queue, then returns the result.
 #[cold]
 fn said(slf: *mut PyObject, answer: impl FnOnce() -> *mut PyObject) -> *mut PyObject {
     let answer = answer();

@@ -95,7 +95,7 @@ pub(in crate::fast) unsafe extern "C" fn put(
             let Some(found) = find_arguments(known, args, count, names) else {
                 return in_full(slf, "_put", args, count, names);
             };
-            // What was tried above is not tried again.
+            // The usual form that was tried above is not tried again.
             if usual.is_none() && known.names_only_keys(&found) {
                 if let Some(id) = quick_put(py, queue, known, found[PAYLOAD], found[KEYS]) {
                     return id_of(slf, queue, id);

@@ -28,8 +28,7 @@ const KEPT: usize = 64;
 pub struct Recycler {
     name: &'static CStr,
     dealloc: destructor,
-    /// Gives the subclass methods of its own: the interpreter calls a method quickest where it is found
-    /// in the object's very class.
+    /// Adds methods to the subclass: the interpreter finds a method fastest in the object's own class.
     install: fn(&Bound<'_, PyAny>) -> PyResult<()>,
     class: Once<Class>,
     free: GilCell<Vec<*mut PyObject>>,
@@ -143,7 +142,7 @@ impl Recycler {
         }
     }
 
-    /// Makes the subclass of `base`: the class as users know it.
+    /// Creates the subclass of `base`: the public class.
     pub fn class<'py>(&self, base: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
         let py = base.py();
         let mut slots = [

@@ -40,7 +40,7 @@ impl TableKeeper {
         self.keeper.descriptor()
     }
 
-    /// Takes up to `most` calls, oldest first: the connection, the user's name, whether it speaks
+    /// Removes and returns up to `most` calls, oldest first: the connection, the user's name, whether it uses
     /// RESP3, and the arguments.
     fn take<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Vec<Bound<'py, PyTuple>>> {
         self.keeper.take(most).into_iter().map(|call| shown(py, call)).collect()

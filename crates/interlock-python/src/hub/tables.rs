@@ -75,7 +75,7 @@ impl HubTables {
         Ok(differs)
     }
 
-    /// Goes on with a table that others have open by this name; false: they have none, or it was removed.
+    /// Reuses a table that `others` have open under this name. False: they have none, or it was removed.
     fn keep(&self, others: &HubTables, name: &str) -> bool {
         let found = others.lock().iter().find(|table| table.name == name).cloned();
         let found = found.filter(|table| table.table().has_name());

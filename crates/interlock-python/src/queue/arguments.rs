@@ -26,7 +26,7 @@ pub struct PutArguments<'a, 'py> {
     pub quiet: Option<&'a Bound<'py, PyAny>>,
 }
 
-/// The same, checked and canonical.
+/// The same arguments, checked and canonical.
 pub struct Named<'py> {
     keys: Keys<'py>,
     shared: Keys<'py>,

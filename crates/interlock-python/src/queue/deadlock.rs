@@ -50,7 +50,7 @@ impl Queue {
         Ok(held)
     }
 
-    /// Makes the exception of a get that ended without a message. `held`: see `held_here`.
+    /// Creates the exception of a get that ended without a message. `held`: see `held_here`.
     pub fn get_ended(
         &self,
         py: Python<'_>,
@@ -98,7 +98,7 @@ fn each_current(py: Python<'_>, each: &mut dyn FnMut(&Lease)) -> PyResult<()> {
     let current = variable.call_method1("get", (py.None(),))?;
     let Ok(lease) = current.cast::<Lease>() else { return Ok(()) };
     let Some(set) = lease.get().entered(py) else {
-        // Of a consumer's handler.
+        // True in a handler of a consumer.
         if HANDLES_HERE.import(py, "interlock.message", "_handles_here")?.call0()?.is_truthy()? {
             each(lease.get());
         }

@@ -21,7 +21,7 @@ fn report(py: Python<'_>) -> PyResult<&Py<PyAny>> {
 }
 
 impl Queue {
-    /// Says what was noted since the last time.
+    /// Logs the events since the last time.
     #[inline]
     pub fn say(&self, py: Python<'_>) -> PyResult<()> {
         if self.core.has_events() {

@@ -207,7 +207,7 @@ impl Lease {
         self.state.store(SETTLED, Ordering::Relaxed);
     }
 
-    /// It was settled with others, or was lost by then.
+    /// Notes that it was settled together with others, or was lost.
     pub fn note_settled(&self, py: Python<'_>, settled: Result<KeysOf<'_>, LeaseLost>) {
         match settled {
             Ok(keys) => {
@@ -223,7 +223,7 @@ impl Lease {
         self.state.store(OPEN, Ordering::Relaxed);
     }
 
-    /// It is shown to a handler, whose caller settles it.
+    /// Notes that it was passed to a handler, whose caller settles it.
     pub fn lend(&self) {
         self.state.store(LENT, Ordering::Relaxed);
     }
@@ -316,7 +316,7 @@ impl Lease {
         self.handle.token
     }
 
-    /// It ran out or was revoked, as far as the queue knows at this moment.
+    /// Return whether it has expired or was revoked, as far as the queue knows now.
     #[getter]
     fn lost(&self, py: Python<'_>) -> bool {
         match self.state.load(Ordering::Relaxed) {
@@ -384,8 +384,7 @@ impl Lease {
         queue.say(py)
     }
 
-    /// It cannot be handled now: it is redelivered at the same place and attempt, this many seconds
-    /// later.
+    /// Redeliver the message in the same position and at the same attempt, this many seconds later.
     fn _defer(&self, py: Python<'_>, delay: &Bound<'_, PyAny>) -> PyResult<()> {
         let delay = micros(delay, "defer(): delay")?;
         self.keep_keys(py);
@@ -434,8 +433,8 @@ impl Lease {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.queue)?;
         visit.call(&self.payload)?;
-        // What `__enter__` kept holds the context, which holds this lease.
-        // SAFETY: the collector runs with the GIL held.
+        // The object that `__enter__` stored refers to the context, which refers to this lease. SAFETY: the
+        // collector runs with the GIL held.
         let py = unsafe { Python::assume_attached() };
         self.context.with(py, |context| visit.call(context))
     }

@@ -189,7 +189,7 @@ impl LeaseBatch {
         refused.map_or(Ok(()), |i| Err(self.lease(py, i)?.get().refused(py)))
     }
 
-    /// Gives back what nobody will see.
+    /// Returns the messages whose leases are not needed.
     pub fn release(&self, py: Python<'_>) {
         for i in self.end(py) {
             let handle = self.messages[i].grant.handle;

@@ -77,7 +77,7 @@ impl Queue {
             return Ok(first.collect());
         }
         let named = NamedBatch::new(self, &payloads, &put)?;
-        // What was called above may have forked.
+        // The code called above may have forked.
         self.check_fork(py);
         let mut payloads: Vec<Option<Py<PyAny>>> =
             payloads.into_iter().map(|payload| Some(payload.unbind())).collect();
@@ -108,7 +108,7 @@ impl Queue {
         Ok(placed.into_iter().map(|placed| placed.id).collect())
     }
 
-    /// Makes the batch that the asyncio face puts.
+    /// Creates the batch that the asyncio API puts.
     #[allow(clippy::too_many_arguments)]
     fn _batch<'py>(
         &self,

@@ -303,7 +303,7 @@ impl Queue {
     }
 
     fn __clear__(&self) {
-        // What comes back is dropped here, outside the lock.
+        // The old queue is dropped here, outside the lock.
         let _old = self.core.start_afresh();
     }
 }

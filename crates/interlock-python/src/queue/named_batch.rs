@@ -33,7 +33,7 @@ pub struct BatchArguments<'a, 'py> {
     pub quiet: Option<&'a Bound<'py, PyAny>>,
 }
 
-/// The same, checked; it holds what keys are borrowed from.
+/// The same arguments, checked; it owns the objects from which keys are borrowed.
 pub struct NamedBatch<'py> {
     count: usize,
     keys: NamedKeys<'py>,
@@ -59,7 +59,7 @@ enum Values<'py> {
 enum NamedKeys<'py> {
     Same(Keys<'py>),
     Each(Vec<Keys<'py>>),
-    /// Of the usual types, borrowed in place: `None` for none.
+    /// Keys of the usual types, borrowed in place; an entry is `None` if an item has no keys.
     Usual(Vec<Option<Bound<'py, PyAny>>>),
 }
 
@@ -174,7 +174,7 @@ impl NamedKeys<'_> {
         match self {
             NamedKeys::Same(keys) => keys.len(),
             NamedKeys::Each(each) => each[i].len(),
-            // Of those there are few enough.
+            // Their number is small enough.
             NamedKeys::Usual(_) => 0,
         }
     }
@@ -253,7 +253,7 @@ impl<'py> NamedBatch<'py> {
         Ok(named)
     }
 
-    /// Gives `call` the puts.
+    /// Calls `call` with the puts.
     pub fn with_puts<R>(&self, call: impl FnOnce(&[Put<'_>]) -> R) -> R {
         let (keys, key_ends) = self.keys.refs(self.count);
         let (shared, shared_ends) = self.shared.refs(self.count);
@@ -280,7 +280,7 @@ fn part<'a>(keys: &'a [KeyRef<'a>], ends: &[usize], i: usize) -> &'a [KeyRef<'a>
 }
 
 impl BatchArguments<'_, '_> {
-    /// Nothing beyond keys is named.
+    /// Returns whether no argument except keys was given.
     pub fn names_only_keys(&self) -> bool {
         let others = [self.shared, self.each_shared, self.dedup, self.quiet];
         others.iter().all(Option::is_none)

@@ -73,7 +73,7 @@ impl Queue {
         Ok(revoked)
     }
 
-    /// Makes a held message, or one that backs off, ready at once.
+    /// Make a held or backing-off message ready at once.
     fn retry(&self, py: Python<'_>, id: Id) -> PyResult<bool> {
         let id = id.0;
         self.check_fork(py);
@@ -95,7 +95,7 @@ impl Queue {
         Ok(skipped)
     }
 
-    /// Makes a held message, or one that backs off, a dead letter.
+    /// Turn a held or backing-off message into a dead letter.
     fn bury(&self, py: Python<'_>, id: Id) -> PyResult<bool> {
         let id = id.0;
         self.check_fork(py);

@@ -180,7 +180,7 @@ pub fn is_main_thread() -> bool {
 /// Returns the caller, as the scheduler keeps it and `explain` shows it: the thread's identity.
 #[inline]
 pub fn consumer() -> u64 {
-    // Who takes a message will drop its payload, and that may run Python code.
+    // A thread that gets a message will drop its payload, which may run Python code.
     exit::prepare();
     // SAFETY: takes nothing and cannot fail.
     unsafe { libc::pthread_self() as u64 }

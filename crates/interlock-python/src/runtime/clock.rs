@@ -45,8 +45,8 @@ impl WallClock {
         WallClock(wall_clock::WallClock::new())
     }
 
-    /// Takes a reading of both clocks, µs. Returns the time to use, and the µs of a jump that it follows from this
-    /// reading on; 0: of none.
+    /// Takes a reading of both clocks, in µs. Returns the time to use, and the size of a jump that is
+    /// followed from now on in µs; 0: none.
     fn read(&mut self, wall: u64, elapsed: u64) -> (u64, i64) {
         let reading = self.0.read(wall, elapsed);
         let followed = self.0.take_changes().into_iter().find_map(|change| match change {

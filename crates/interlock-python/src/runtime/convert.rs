@@ -86,7 +86,7 @@ pub fn quick<'a>(value: &'a Bound<'_, PyAny>) -> Option<KeyRefs<'a>> {
     quick_each(value.as_borrowed(), |key| keys.push(key)).then_some(keys)
 }
 
-/// As `quick`; where it answers false, what was given to `push` is not all.
+/// Like `quick`, for each key. If it returns false, `push` was not called with all keys.
 #[inline(always)]
 pub fn quick_each<'a>(value: Borrowed<'a, '_, PyAny>, mut push: impl FnMut(KeyRef<'a>)) -> bool {
     if let Some(key) = quick_key(value) {
@@ -181,7 +181,7 @@ fn digits<'py>(value: &Bound<'py, PyAny>, name: impl Fn() -> String) -> PyResult
             let text = "is an int of more digits than a key may have bytes; allowed: up to";
             return Err(PyValueError::new_err(format!("{} {text} {MAX_KEY_BYTES}", name())));
         }
-        // Of `int` itself, for a subclass may print itself otherwise (and run code of its own).
+        // Uses the method of `int` itself, because a subclass may override it (and run other code).
         let text = int.call_method1("__repr__", (value,))?;
         return Ok(KeyBytes::Long(text.extract()?));
     };
@@ -251,8 +251,8 @@ pub fn iterated<'py>(
     allowed: &str,
 ) -> PyResult<Bound<'py, pyo3::types::PyIterator>> {
     value.try_iter().map_err(|error| {
-        // By its slots: a class of a metaclass with `__iter__`, such as an enum, has that as an attribute.
-        // SAFETY: the GIL is held, and its type lives as long as it does.
+        // Uses the type's slots: for a class whose metaclass has `__iter__`, such as an enum, the attribute
+        // would be found too. SAFETY: the GIL is held, and the type lives as long as the object.
         let iterable = unsafe {
             let class = value.get_type_ptr();
             !ffi::PyType_GetSlot(class, ffi::Py_tp_iter).is_null()

@@ -63,8 +63,7 @@ pub fn lease_lost_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     LEASE_LOST.import(py, "interlock.errors", "LeaseLost")
 }
 
-/// Makes the exception with which a future ends whose message was given up before its handling came
-/// to an end.
+/// Creates the exception of a future whose message became a dead letter before an attempt ended.
 pub fn given_up(py: Python<'_>, id: u64) -> PyErr {
     let text = format!("message {id} was given up while it was handled: its lease was revoked");
     raise(py, &LEASE_LOST, "LeaseLost", text)

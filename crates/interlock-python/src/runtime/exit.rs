@@ -54,7 +54,7 @@ fn prepare_thread() {
     if let Some(push) = push {
         // SAFETY: the place lives as long as the thread may be unwound, and is used for nothing else.
         let prepare = |place: *mut Cleanup| unsafe { push(place, stay, std::ptr::null_mut()) };
-        // Where the thread's end has begun already there is nothing to prepare for.
+        // If the thread is already ending, there is nothing to prepare.
         let _ = CLEANUP.try_with(|cleanup| prepare(cleanup.get()));
     }
 }

@@ -31,7 +31,7 @@ impl<T> Once<T> {
         unsafe { (*self.0.get()).as_ref() }
     }
 
-    /// Gives the value back if there is one already.
+    /// Sets the value; returns it as an error if one is already set.
     pub fn set(&self, py: Python<'_>, value: T) -> Result<(), T> {
         if self.get(py).is_some() {
             return Err(value);

@@ -26,7 +26,7 @@ impl Table {
         column: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
         let column = column.map(|column| self.column(column)).transpose()?;
-        // Nothing of Python runs between these two: the keys stay where they are.
+        // No Python code runs between these two, so the keys are not moved.
         let found = match quick_keys(keys) {
             Some(keys) => self.read_all(&keys, column),
             None => {
@@ -155,7 +155,7 @@ impl Table {
         let mut words = Vec::with_capacity(keys.len() * range.len());
         self.hasty.read_many(keys, range, &mut row, |found| {
             there.push(found.is_some());
-            // What is not there leaves room, so that each is found by its number.
+            // A missing row leaves an empty slot, so that the rows keep their indexes.
             words.extend_from_slice(found.unwrap_or(&nothing));
         })?;
         Ok((there, words))

@@ -35,7 +35,7 @@ const UNHEARD: Duration = Duration::from_millis(50);
 
 #[pyclass(subclass, frozen, module = "interlock._core")]
 pub struct Table {
-    /// Gives up at once on a writer that is alive but stuck.
+    /// A handle that does not wait for a writer that is alive but stuck.
     hasty: Shared,
     /// Waits for it.
     patient: Shared,
@@ -103,7 +103,7 @@ impl Table {
         })
     }
 
-    /// Says what rows are made with. To be called once, before anything else.
+    /// Sets the functions with which rows are made. Must be called once, before anything else.
     fn _use(
         &self,
         py: Python<'_>,
@@ -220,7 +220,7 @@ impl Table {
         }
     }
 
-    /// As `column`, by the identity of its name alone.
+    /// Like `column`, but compares only the identity of the name.
     #[inline]
     fn known_column(&self, name: *mut ffi::PyObject) -> Option<&Column> {
         let at = self.names.iter().position(|known| known.as_ptr() == name)?;

@@ -22,7 +22,7 @@ use super::{columns, failure, Words};
 /// Facts of the class of rows, once the columns are known.
 pub struct Rows {
     class: Py<PyType>,
-    /// Makes a row of the values of its columns.
+    /// Creates a row from the values of its columns.
     make: Py<PyAny>,
     /// Returns the values of a row's columns, as a tuple.
     values: Py<PyAny>,

@@ -37,7 +37,7 @@ pub struct Found {
 
 impl Scanning {
     pub fn new(table: &Shared) -> Scanning {
-        // It waits for nobody.
+        // It never waits for a writer.
         let table = table.with_patience(Duration::ZERO);
         let to_real = i128::from(clock::real()) - i128::from(table.now());
         let hashes = [RandomState::new(), RandomState::new()];

@@ -205,7 +205,7 @@ impl Crowd {
 }
 
 impl Waiters {
-    /// Returns an empty line, for a forked child: waiters of the parent do not belong to it.
+    /// Returns an empty line. Waits that began before do not belong to it, such as the parent's after a fork.
     pub fn afresh(&self) -> Self {
         Waiters { next: self.next, foreign: self.next, ..Waiters::default() }
     }

@@ -232,7 +232,7 @@ pub fn no_evict(call: &mut Call<'_, '_>) {
     }
 }
 
-/// Nothing here is evicted by how recently it was used.
+/// Accepted without effect, because nothing here is evicted by last use.
 pub fn no_touch(call: &mut Call<'_, '_>) {
     if on_or_off(call).is_some() {
         call.reply.ok();

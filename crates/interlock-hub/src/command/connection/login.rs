@@ -18,7 +18,7 @@ enum Outcome {
     Done,
     Refused,
     Asked,
-    /// Nobody has looked at it.
+    /// The password was not checked, because too many checks are running.
     Busy(String),
 }
 

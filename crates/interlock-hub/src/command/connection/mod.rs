@@ -86,7 +86,7 @@ pub fn is_printable(name: &[u8]) -> bool {
     name.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
 
-/// It is shown with every line about the connection, and kept with its slow commands.
+/// The name is part of each line about the connection, and is stored with its slow commands.
 pub const LONGEST_NAME: usize = 1024;
 pub const LONG_NAME: &str = "ERR Client names cannot be longer than 1024 bytes.";
 pub const BAD_NAME: &str =

@@ -10,7 +10,7 @@ use crate::resp::write::Writer;
 use crate::shared::events::{Answer, Question};
 use crate::shared::Core;
 
-/// By patterns, as in Redis.
+/// CONFIG GET, by patterns as in Redis.
 pub fn get(call: &mut Call<'_, '_>) {
     let asked: Vec<&[u8]> = call.arguments.from(2).collect();
     let size: usize = asked.iter().map(|pattern| pattern.len()).sum();
@@ -23,7 +23,7 @@ pub fn get(call: &mut Call<'_, '_>) {
     for (name, value) in &live.shown {
         let name = name.as_bytes();
         if let Some(pattern) = asked.iter().find(|pattern| matches(pattern, name)) {
-            // Who asks by name gets it back as it was written.
+            // A setting asked for by name is returned in the spelling of the request.
             let same = pattern.eq_ignore_ascii_case(name);
             found.push((if same { pattern } else { name }, value));
         }

@@ -11,7 +11,7 @@ use super::Call;
 use crate::command::info;
 
 pub fn info(call: &mut Call<'_, '_>) {
-    // What this turn has done so far is part of the answer.
+    // Counts the commands of the current turn too.
     call.core.local.count(call.core.shared, call.core.now);
     let sections: Vec<&[u8]> = call.arguments.from(1).collect();
     let text = info::text(call.core.shared, call.core.now, &sections);

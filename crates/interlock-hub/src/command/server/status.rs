@@ -19,7 +19,7 @@ pub fn role(call: &mut Call<'_, '_>) {
     call.reply.array(0);
 }
 
-/// Nothing is sampled, as in a Redis whose latency monitor is off.
+/// Returns no samples, like a Redis whose latency monitor is off.
 pub fn no_samples(call: &mut Call<'_, '_>) {
     call.reply.array(0);
 }

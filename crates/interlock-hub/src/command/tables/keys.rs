@@ -21,7 +21,7 @@ pub fn touch(call: &mut Call<'_, '_>) {
     count(call, |named| Ok(named.table().touch(named.key)?));
 }
 
-/// Of how many of the keys it holds.
+/// Replies with the number of keys for which `holds` is true.
 fn count(call: &mut Call<'_, '_>, holds: impl Fn(&Named<'_>) -> Result<bool, Refusal>) {
     answer(call, |asked, reply| {
         let keys = 1..asked.arguments.len();

@@ -124,7 +124,7 @@ impl<'a> Asked<'a> {
 }
 
 impl<'a> Named<'a> {
-    /// For what waits for nobody.
+    /// The table, for calls that never wait.
     fn table(&self) -> &'a Table {
         self.served.table()
     }

@@ -16,8 +16,8 @@ use crate::tables::reply_order::Line;
 use crate::tables::served::{ServedTable, Tables};
 use crate::tables::writes::{is_same, Batches, Desk, Numbered, RowWrites, Waiting, MOST_NAME};
 
-/// Gives away, or refuses, what would write rows that the hub does not write. False: it is the worker's to
-/// do.
+/// Passes a command that writes a node's rows to the node, or refuses it. False: this worker handles the
+/// command.
 pub fn is_given(call: &mut Call<'_, '_>) -> bool {
     let local = &mut *call.core.local;
     let Some(given) = given(call.command, call.arguments, &local.live.tables) else { return false };

@@ -77,7 +77,7 @@ impl View for Copied<'_> {
         }
     }
 
-    /// It is not copied.
+    /// The time is not copied.
     fn left(&self) -> Option<Duration> {
         None
     }

@@ -36,7 +36,7 @@ fn list(call: &mut Call<'_, '_>, kind: SubscriptionKind) {
     go_on(listing, call.state, call.core, &mut call.reply);
 }
 
-/// Takes the next step of a list under way.
+/// Continues a list of topics by one step.
 pub fn go_on(mut listing: Listing, state: &mut State, core: &mut Core<'_>, reply: &mut Writer<'_>) {
     let done = listing.step(core);
     if listing.size > MOST_ANSWERED {

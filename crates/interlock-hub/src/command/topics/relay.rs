@@ -22,7 +22,7 @@ pub fn relay(call: &mut Call<'_, '_>) {
         _ => Err("ERR wrong number of arguments for 'relay' command".into()),
     };
     if let Err(text) = refusal {
-        // Those behind it have greater numbers: taken now, they would make this one look old.
+        // Later messages have higher numbers: if they were accepted, this one would be taken for an old one.
         call.state.relaying = call.state.relaying.take().map(Relaying::refused);
         call.error(&text);
     }
@@ -99,7 +99,7 @@ fn carry(call: &mut Call<'_, '_>) -> Result<(), String> {
     let known = match relaying.way(origin, &shared.relays) {
         Way::Known(known) => known,
         way => {
-            // It was here, and its publisher was answered long ago.
+            // This hub had it before, and its publisher was answered then.
             add(&shared.counters.relay_circles, 1);
             if way == Way::Around {
                 shared.events.log(Level::Warning, AROUND.into());

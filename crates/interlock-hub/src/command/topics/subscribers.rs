@@ -46,7 +46,7 @@ pub fn clients(call: &mut Call<'_, '_>) {
     gather(gathering, call.state, call.core);
 }
 
-/// Takes the next step through the names.
+/// Continues to gather the names by one step.
 pub fn gather(mut gathering: Gathering, state: &mut State, core: &mut Core<'_>) {
     if !gathering.step(core) {
         state.pending = Some(Box::new(Pending::Gathering(gathering)));
