@@ -242,7 +242,7 @@ fn walk<S: Storage>(
         if behind.durable <= last && !cut && !matches!(bad, Bad::Kind(_)) {
             return Ok(Walked { last, time, bytes: end as u64, length });
         }
-        // What was read while it was written has gaps that are filled by now.
+        // Bytes read while they were written had gaps, which are filled by now.
         if offset == before {
             let why = match bad {
                 _ if cut => "something cut it".to_owned(),

@@ -70,7 +70,7 @@ impl<S: Storage> Journal<S> {
                 return Ok(());
             }
             let Some((number, end)) = found else {
-                // What is before the first segment that there is was forgotten.
+                // Records before the first existing segment were forgotten.
                 cursor.next = self.writer.lock().first().max(cursor.next + 1);
                 continue;
             };
@@ -116,7 +116,7 @@ impl<S: Storage> Journal<S> {
         let failed = at(&self.storage, &name);
         let file = match self.storage.open(&name) {
             Ok(file) => file,
-            // It was forgotten meanwhile.
+            // The segment was forgotten meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let there = self.writer.lock().names().any(|there| there == name);
                 return if there { Err(failed(error)) } else { Ok(None) };
@@ -142,8 +142,8 @@ impl<F: File> Segment<F> {
         self.buffer.drain(..self.used);
         self.used = 0;
         let before = std::mem::take(&mut self.buffer);
-        // Of a long record all has to be there; and what was read of zeroes may be records by now: of these
-        // no more than a piece, for they may be all that there is up to the end of a segment.
+        // A long record must be read completely. Bytes that were zero when they were read may be records by
+        // now; at most one piece of them is read again, because the rest of the segment may be zero.
         let wanted = if is_long { (before.len() * 2).max(PIECE) } else { PIECE };
         let mut bytes = vec![0; wanted];
         let mut read = 0;

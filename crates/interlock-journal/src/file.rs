@@ -26,7 +26,7 @@ pub const NEW: &str = ".new";
 pub const SPARE: &str = "spare.new";
 /// A segment that a commit has to make for itself.
 pub const NEXT: &str = "next.new";
-/// Says what was there when the journal was closed.
+/// Name of the file that describes the journal as it was closed.
 pub const CLOSED: &str = "closed";
 /// The name of that file while it is written.
 pub const CLOSING: &str = "closed.new";

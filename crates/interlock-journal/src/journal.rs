@@ -187,7 +187,7 @@ impl<S: Storage> Journal<S> {
         if self.has_room(bytes) || length <= segment {
             return Ok(());
         }
-        // It is longer than segments are.
+        // The record is longer than a segment.
         let _preparing = self.preparing.lock();
         let mut writer = self.writer.lock();
         match self.storage.create(SPARE, length, fill) {
@@ -243,7 +243,7 @@ impl<S: Storage> Journal<S> {
         kind: RecordKind,
         body: impl FnOnce(&mut Vec<u8>),
     ) -> u64 {
-        // What is claimed to be on disk is: a store that is not seen yet only makes the claim smaller.
+        // The durable position is only ever reported too low: a store that is not visible yet lowers it.
         let behind = pending.last - self.durable.load(Ordering::Acquire);
         pending.last += 1;
         pending.time = pending.time.max(time);
@@ -339,7 +339,7 @@ impl<S: Storage> Journal<S> {
         };
         // Not under the writer's lock: commits that need no sync continue meanwhile.
         self.sync_file(&*file, last)?;
-        // What was taken though room is short is as safe as the rest.
+        // Records accepted on a nearly full disk are as safe as others.
         prepared
     }
 
@@ -452,7 +452,7 @@ impl<S: Storage> Journal<S> {
             return Err(refused);
         }
         loop {
-            // What did not fit before comes first.
+            // Records that did not fit before come first.
             if writer.batch.is_empty() {
                 let mut pending = self.pending.lock();
                 std::mem::swap(&mut writer.batch, &mut pending.bytes);
@@ -475,7 +475,7 @@ impl<S: Storage> Journal<S> {
         }
     }
 
-    /// Goes on in a new segment, once all of this one is on disk.
+    /// Continues in a new segment, once this one is completely on disk.
     fn rotate(&self, writer: &mut Writer<S::File>) -> Result<(), JournalError> {
         self.sync_file(&**writer.file(), writer.last())?;
         let needed = crate::file::HEAD as u64 + writer.batch.len() as u64;

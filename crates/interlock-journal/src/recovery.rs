@@ -12,7 +12,7 @@ use crate::scan;
 use crate::storage::{read_all, File, Fill, Storage};
 use crate::writer::Writer;
 
-/// Makes the queues again.
+/// Restores the queues.
 pub trait Replay {
     /// A queue's state out of the snapshot.
     ///
@@ -34,7 +34,7 @@ pub trait Replay {
 pub enum Repair {
     /// Nothing: the error is reported.
     Refuse,
-    /// It is renamed, and the journal continues with what precedes it.
+    /// The damaged file is renamed, and the journal continues with the records before it.
     SetAside,
 }
 
@@ -144,7 +144,8 @@ pub fn open<S: Storage>(
         // next one, for a last segment that is too short was cut by somebody else.
         let _ = storage.open(&name).and_then(|file| file.truncate(at));
     }
-    // What it says is less than what there will be. If it stays, or a crash brings it back, that is so too.
+    // The mark describes less than the journal will have. It does no harm if it stays, or if a crash restores
+    // it.
     let _ = storage.remove(CLOSED);
     report.elapsed = began.elapsed();
     let time = report.time;
@@ -161,7 +162,7 @@ struct Recovery<'a, S> {
     report: Report,
     /// Up to which record each queue's state in the snapshot goes, by the queue's number.
     floors: Vec<(u32, u64)>,
-    /// The same for all others.
+    /// The same number for all other queues.
     floor: u64,
     /// The last record that was read.
     follows: u64,
@@ -215,7 +216,7 @@ impl<S: Storage> Recovery<'_, S> {
                 Err(error @ (OpenError::Disk { .. } | OpenError::Replay { .. })) => {
                     return Err(error);
                 }
-                // What is behind a state that is not known cannot be replayed.
+                // Records after an unknown state cannot be replayed.
                 Err(error) => return self.aside_all(all(), error),
             }
         }

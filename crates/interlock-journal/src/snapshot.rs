@@ -61,7 +61,7 @@ impl<S: Storage> Journal<S> {
     /// If the disk fails or is full: what was to be forgotten may come back.
     pub fn forget(&self, last: u64) -> io::Result<Made> {
         let one = self.snapshotting.lock();
-        // It is the state of no queue at all.
+        // This is the state without any queue.
         self.snapshot_at(last.min(self.last()), one)?.finish()
     }
 

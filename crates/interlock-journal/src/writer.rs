@@ -27,7 +27,7 @@ pub(crate) struct Writer<F> {
     pub batch_last: u64,
 }
 
-/// By how much the first segment of a start may be shorter where the disk is full.
+/// Factor by which the first segment after a start may be shorter if the disk is full.
 const SHORTEST: u64 = 64;
 /// A batch's buffer that grew larger is given back.
 const KEPT: usize = 4 << 20;
@@ -154,7 +154,7 @@ impl<F: File> Writer<F> {
         Ok(())
     }
 
-    /// Goes on in the next segment, which holds `needed` bytes or more.
+    /// Continues in the next segment, which has room for `needed` bytes or more.
     pub fn rotate<S: Storage<File = F>>(
         &mut self,
         storage: &S,
@@ -164,7 +164,7 @@ impl<F: File> Writer<F> {
         let (file, length, name) = match self.spare.take() {
             Some((file, length)) if length >= needed => (file, length, SPARE),
             spare => {
-                // It would only keep the room that is needed now.
+                // A spare segment would only take the room that is needed now.
                 if spare.is_some() {
                     let _ = storage.remove(SPARE);
                 }
@@ -196,7 +196,7 @@ impl<F: File> Writer<F> {
     }
 }
 
-/// Gives a new file its head and its name. A segment has its name once its head is on disk.
+/// Writes the header of a new file, and then names it: a named segment always has its header on disk.
 fn named<S: Storage>(storage: &S, file: S::File, from: &str, head: Head) -> io::Result<S::File> {
     file.write(0, &head.encode())?;
     file.sync()?;

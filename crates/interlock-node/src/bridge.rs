@@ -455,7 +455,7 @@ impl Far {
     }
 }
 
-/// Takes the next chore.
+/// Removes and returns the next maintenance task.
 fn next_chore(state: &mut State) -> Option<Chore> {
     if let Some(positions) = state.look.take() {
         return Some(Chore::Look(positions));
@@ -466,7 +466,7 @@ fn next_chore(state: &mut State) -> Option<Chore> {
     std::mem::take(&mut state.wants_ends).then_some(Chore::Ends)
 }
 
-/// Takes the next entries to append.
+/// Removes and returns the next entries to append.
 fn next_task(state: &mut State) -> Option<Task> {
     let first = state.queue.front();
     if first.is_some_and(|first| first.is_first) {

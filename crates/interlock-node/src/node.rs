@@ -81,7 +81,7 @@ pub struct Node<M, D: Disk, C> {
     waits: Option<Instant>,
     is_genesis_under_way: bool,
     is_reading_for: ReadingFor,
-    /// It has asked where the log begins: its ring may have the entries before that.
+    /// True if it has asked where the log begins: its ring may have the entries before that.
     asks_for_ends: bool,
     /// The number of the checkpoint that it went back to; older ones are tried next.
     tried: u64,
@@ -96,9 +96,9 @@ pub struct Node<M, D: Disk, C> {
     disk_bad: Option<Instant>,
     /// Time of the last check that its folder exists.
     looked_at: Instant,
-    /// It has appended an empty entry to learn the current log time.
+    /// True if it has appended an empty entry to learn the log's current time.
     is_greeted: bool,
-    /// It has read an entry since.
+    /// True if it has read an entry since.
     knows_time: bool,
     keeping: Keeping,
     told: Told,
@@ -410,7 +410,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         if !at_end {
             return;
         }
-        // It has caught up: if it goes back again, it starts with the newest checkpoint.
+        // It has caught up: the next time it goes back, it starts with the newest checkpoint.
         self.tried = u64::MAX;
         let has_state = self.replica.state().machine.is_some();
         if self.is_genesis_under_way || (has_state && !self.waiting.is_empty()) {

@@ -19,7 +19,7 @@ pub trait Clients {
     /// The number of writes to take.
     fn waiting(&self) -> usize;
 
-    /// Takes up to `most` writes, oldest first, plus the rest of the last group.
+    /// Removes and returns up to `most` writes, oldest first, plus the rest of the last group.
     fn take(&mut self, most: usize) -> Vec<Write>;
 
     /// Answers writes in the order in which they were applied.

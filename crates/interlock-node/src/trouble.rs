@@ -24,7 +24,7 @@ pub enum Kind {
     NotPrimary,
     /// The engine's maxmemory-policy may evict the stream.
     Evicts,
-    /// It is loading its data.
+    /// The engine is loading its data.
     Loading,
     /// The engine refuses writes because it cannot save.
     CannotSave,

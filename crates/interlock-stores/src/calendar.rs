@@ -46,7 +46,7 @@ impl Zone {
 /// The last second of the year 9999, without its last day: no zone leads behind it.
 const LAST_SECOND: u64 = 253_402_300_799 - 86_400;
 
-/// By how many seconds the machine's zone is ahead of UTC.
+/// Returns the number of seconds by which the machine's time zone is ahead of UTC.
 fn offset(seconds: i64) -> i64 {
     // SAFETY: the structure is plain numbers and a pointer that nobody reads; both pointers live here.
     unsafe {

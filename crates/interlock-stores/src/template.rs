@@ -118,7 +118,7 @@ impl Template {
             Piece::Minute => Some(1),
             Piece::Hour => Some(60),
             Piece::Date => Some(24 * 60),
-            // Says when a file was begun; by itself it begins none.
+            // The part has the start time of a file, but its change starts no new one.
             Piece::Text(_) | Piece::Topic | Piece::Time => None,
         };
         self.parts.iter().flatten().filter_map(of).min()

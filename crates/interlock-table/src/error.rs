@@ -49,7 +49,7 @@ pub enum Error {
         path: PathBuf,
         why: String,
     },
-    /// Of another version of the layout.
+    /// The file has another version of the layout.
     Version {
         path: PathBuf,
         found: u32,

@@ -54,7 +54,7 @@ pub enum Step {
     ResizeCopied,
     /// One more row is frozen.
     ResizeFreezing,
-    /// Nothing changes any more, and the new table is whole.
+    /// The old table no longer changes, and the new table is complete.
     ResizeFrozen,
     /// The new table has a name of its own.
     ResizeLinked,

@@ -17,8 +17,8 @@ use crate::sync::{AtomicU64, Ordering::*};
 
 const SECRET: [u64; 2] = [1, 2];
 
-/// Goes through all orders with up to this many preemptions: once with all that weaker processors
-/// may do, and once with other threads running at every step.
+/// Explores all thread orders with up to this many preemptions: once with the reorderings of weak processors,
+/// and once with other threads running at every step.
 fn check(preemptions: usize, model: impl Fn(bool) + Sync + Send + 'static) {
     let model = std::sync::Arc::new(model);
     for stepped in [false, true] {

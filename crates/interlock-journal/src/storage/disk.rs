@@ -16,7 +16,7 @@ pub struct Disk {
     folder: PathBuf,
     /// Held open, to sync names.
     handle: fs::File,
-    /// Nothing of it can be written.
+    /// True if nothing can be written.
     only_read: bool,
 }
 

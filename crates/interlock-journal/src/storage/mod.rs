@@ -24,7 +24,7 @@ pub trait Storage: Send + Sync + 'static {
     /// Kept while the journal is open.
     type Lock: Send + Sync;
 
-    /// Takes the folder for this process; `None`: another one has it.
+    /// Locks the folder for this process; `None`: another process has it.
     fn lock(&self) -> io::Result<Option<Self::Lock>>;
 
     /// Creates a file of this length, all zero, and on disk; an existing one is replaced. Without

@@ -63,7 +63,7 @@ pub struct Open {
     disk: Arc<Mutex<Disk>>,
 }
 
-/// Gives the folder free when it is dropped.
+/// Unlocks the folder when it is dropped.
 #[derive(Debug)]
 pub struct Locked(Arc<Mutex<Disk>>);
 
@@ -152,7 +152,7 @@ impl Disk {
         match &mut self.faults.stop_in {
             Some(0) => {
                 self.stopped = true;
-                // It is done but not reported; or it is not done.
+                // The operation is done but not reported, or it is not done.
                 if self.rng.bool() {
                     Ok(true)
                 } else {

@@ -101,7 +101,7 @@ impl Acks {
 }
 
 impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
-    /// Takes the answers to the entries just read.
+    /// Removes and returns the answers to the entries just read.
     pub(super) fn take_answers(&mut self, now: Instant) {
         let answers = self.replica.answers();
         if answers.is_empty() || !self.acks.is_in_use() {

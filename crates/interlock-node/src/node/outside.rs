@@ -110,7 +110,7 @@ impl Outside {
 /// Rows from outside are refused while this many entries wait; the caller repeats them.
 const MOST_WAITING: usize = 4;
 
-/// Makes a channel for one answer.
+/// Creates a channel for one answer.
 pub(crate) fn answer<T>() -> (SyncSender<T>, Receiver<T>) {
     sync_channel(1)
 }

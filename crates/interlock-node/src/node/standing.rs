@@ -16,17 +16,17 @@ pub struct Standing {
     pub place: Place,
     /// The log time, in ms since 1970.
     pub time: u64,
-    /// It has read the log to its end since it started or last went back, and takes writes.
+    /// True if it has read the log to its end since it started or last went back, and takes writes.
     pub serves: bool,
     /// There may be lost entries that it must put back.
     pub owes: bool,
     /// Clients wait for replies.
     pub is_awaited: bool,
-    /// It no longer takes writes.
+    /// True if it no longer takes writes.
     pub drains: bool,
     /// The last moment whose log readers see completely.
     pub at_end: Option<Instant>,
-    /// It has read nothing since, and waits for more.
+    /// True if it has read nothing since, and waits for more.
     pub is_at_end: bool,
     /// The position of the newest checkpoint.
     pub saved: u64,

@@ -10,7 +10,7 @@ use super::Node;
 use crate::log::Largest;
 use crate::ports::{largest, room, Clients, Refused, Write};
 
-/// Takes a write with the rest of its group from `rest`. None of them has its own deadline.
+/// Removes a write and the rest of its group from `rest`. None of them has its own deadline.
 fn group(first: Write, rest: &mut impl Iterator<Item = Write>) -> Vec<Write> {
     let mut group = vec![first];
     while group.last().is_some_and(|last| last.goes_on) {

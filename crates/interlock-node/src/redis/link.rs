@@ -19,7 +19,7 @@ pub struct Link {
     failures: u32,
     /// The first entry, until the last one arrives.
     first: Option<Entry>,
-    /// It appends, so it asks how large an entry may be.
+    /// True if it appends, so that it asks how large an entry may be.
     appends: bool,
 }
 

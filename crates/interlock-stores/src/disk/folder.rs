@@ -49,7 +49,7 @@ fn plain(file: fs::File) -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// Of opening a pipe; for a plain file it means nothing.
+/// Opens a pipe without waiting; no effect on a plain file.
 const WITHOUT_WAITING: i32 = libc::O_NONBLOCK;
 
 impl Disk for Folder {

@@ -36,13 +36,12 @@ pub trait Disk: Clone + Send + Sync + 'static {
     /// Kept while a store is open.
     type Lock: Send + Sync;
 
-    /// Takes a name for this process, by a file of that name; `None`: another one has it.
+    /// Locks a name for this process, by a file of that name; `None`: another process has it.
     fn lock(&self, path: &str) -> io::Result<Option<Self::Lock>>;
 
     fn open(&self, path: &str, access: Access) -> io::Result<Self::File>;
 
-    /// Makes a folder, and those above it; returns the folders that have a new name in them, which is
-    /// not on disk before they are synced.
+    /// Creates a folder and its missing parents. Returns the folders with a new entry, which must be synced.
     fn make_folder(&self, path: &str) -> io::Result<Vec<String>>;
 
     /// The names in a folder, in no order. Names that are not text are left out.

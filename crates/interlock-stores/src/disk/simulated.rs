@@ -27,7 +27,7 @@ pub struct Faults {
     pub capacity: Option<u64>,
     /// No name can be made, changed or removed, with this error of the system.
     pub denied: Option<i32>,
-    /// Nothing can be written at all.
+    /// True if nothing can be written.
     pub read_only: bool,
 }
 
@@ -82,7 +82,7 @@ pub struct Open {
     state: Arc<Mutex<State>>,
 }
 
-/// Gives the name free when it is dropped.
+/// Unlocks the name when it is dropped.
 #[derive(Debug)]
 pub struct Locked(Arc<Mutex<State>>, String);
 
@@ -222,7 +222,7 @@ impl State {
         match &mut self.faults.stop_in {
             Some(0) => {
                 self.stopped = true;
-                // It is done but not reported; or it is not done.
+                // The operation is done but not reported, or it is not done.
                 if self.rng.bool() {
                     Ok(true)
                 } else {

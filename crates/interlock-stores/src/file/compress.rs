@@ -45,7 +45,7 @@ impl<F: File> Compression<F> {
             disk.remove(&name).map_err(at)?;
         }
         if disk.exists(&(closed.path.clone() + COMPRESSED)).map_err(at)? {
-            // It was whole, and then the disk failed.
+            // The compressed file was complete when the disk failed.
             disk.sync_folder(parent(&closed.path)).map_err(at)?;
             disk.remove(&closed.path).map_err(at)?;
             return Ok(None);
@@ -90,7 +90,7 @@ impl<F: File> Compression<F> {
         Ok(Some(self.read.saturating_sub(self.written + table.len() as u64)))
     }
 
-    /// Gives it up; the file stays as it is.
+    /// Stops compressing; the file stays unchanged.
     pub fn abandon<D: Disk<File = F>>(self, disk: &D) -> Closed {
         // If it stays, the next opening removes it.
         let _ = disk.remove(&(self.closed.path.clone() + NEW));

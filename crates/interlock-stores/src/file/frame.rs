@@ -101,7 +101,7 @@ pub enum Frame<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bad {
     Checksum,
-    /// It is whole, and of no kind that is known.
+    /// The frame is valid, but its kind is unknown.
     Kind(u8),
     /// The first frame is one of a later version.
     Version(u32),

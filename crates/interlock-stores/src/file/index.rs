@@ -15,9 +15,9 @@ pub const GOING: &str = ".idx.old";
 pub struct Known {
     pub head: Head,
     pub store: Vec<u8>,
-    /// By number less 1.
+    /// The topics, by number less 1.
     pub topics: Vec<Vec<u8>>,
-    /// By number less 1: which, and the last number that there was of it.
+    /// The origins, by number less 1: the origin, and its last message number.
     pub origins: Vec<(u128, u64)>,
     /// Sequence of the next message.
     pub next: u64,
@@ -53,7 +53,7 @@ impl Known {
         Mark { next: self.next, end: self.end, time: self.time, n: self.n }
     }
 
-    /// Takes a frame in that follows those before; `false`: it does not, and nothing was changed.
+    /// Applies the next frame. `false`: it does not follow the earlier ones, and nothing was changed.
     pub fn apply(&mut self, frame: &Frame<'_>) -> bool {
         if self.closed {
             return false;
@@ -112,7 +112,7 @@ impl Known {
         true
     }
 
-    /// Takes in what a whole frame says though some before it are missing.
+    /// Applies a valid frame although earlier ones are missing.
     pub fn apply_behind(&mut self, frame: &Frame<'_>) {
         if self.apply(frame) {
             return;
@@ -133,7 +133,7 @@ impl Known {
                 (self.time, self.n) = (record.time.max(self.time), record.n);
                 self.durable = self.durable.max(record.durable());
             }
-            // Those that are missing before it have their places, and no names.
+            // Missing origins before it keep their indexes, without a value.
             Frame::Origin { origin, id, last } => {
                 let place = origin as usize;
                 if (self.origins.len()..self.origins.len() + FAR).contains(&place) {

@@ -42,13 +42,13 @@ pub fn broken(settings: &Settings, doing: &str, error: io::Error) -> StoreError 
     StoreError::advised(doing, &place, error, advice)
 }
 
-/// It sent something that is not a reply.
+/// The upstream sent something that is not a reply.
 pub fn garbled(settings: &Settings, doing: &str) -> StoreError {
     let error = io::Error::new(io::ErrorKind::InvalidData, "it does not speak the Redis protocol");
     broken(settings, doing, error)
 }
 
-/// It refused what was asked.
+/// The upstream refused the request.
 pub fn refused(settings: &Settings, doing: &str, text: &str) -> StoreError {
     let (kind, advice) = meaning(settings.protocol, text);
     let place = format!("upstream {}", settings.address);

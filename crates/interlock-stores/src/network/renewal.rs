@@ -25,7 +25,7 @@ pub struct Peer {
     pub tls: bool,
     /// The file of the authority that must have signed a server's certificate; `None`: those of the machine.
     pub ca: Option<PathBuf>,
-    /// For a connection, and for a reply.
+    /// Time limit for connecting, and for a reply.
     pub timeout: Duration,
     /// The function that moves a lease's deadline: it takes the token, and the time in microseconds.
     pub function: String,
@@ -62,13 +62,13 @@ struct Lease {
     queue: Box<str>,
     token: u64,
     seconds: f64,
-    /// By the monotonic clock, in seconds, as all times here.
+    /// Deadline by the monotonic clock, in seconds, like all times here.
     deadline: f64,
     /// The time at which its handler's time is over.
     until: f64,
     /// Not before this: the last attempt failed.
     again: f64,
-    /// It was this thread that renewed it last.
+    /// True if this thread renewed it last.
     alone: bool,
 }
 
@@ -89,8 +89,8 @@ impl Renewals {
         Renewals { shared: Arc::new(Shared { peer, state: Mutex::new(state), changed, stop }) }
     }
 
-    /// Takes a lease into care, or notes that the client has renewed it. `key` is the client's name for
-    /// it, which no other lease ever has; `until` as with `bound`.
+    /// Adds a lease to be renewed, or notes that the client has renewed it. `key`: the client's name for it,
+    /// never used for another lease; `until`: as for `bound`.
     #[allow(clippy::too_many_arguments)]
     pub fn hold(
         &self,
@@ -208,7 +208,7 @@ impl Shared {
         let mut state = self.lock();
         while !self.stop.load(Relaxed) {
             let now = now();
-            // What is over is over: this process was frozen, or the server could not be reached.
+            // Drops expired leases: the process was frozen, or the server could not be reached.
             state.leases.retain(|_, lease| now < lease.deadline + GRACE);
             let mut due: HashMap<Arc<str>, Vec<Due>> = HashMap::new();
             for (&key, lease) in state.leases.iter().filter(|(_, lease)| lease.due() <= now) {

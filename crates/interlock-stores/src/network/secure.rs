@@ -123,7 +123,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Takes what is there. 0: the other side has ended.
+    /// Reads decrypted bytes. 0: the other side has closed.
     pub fn receive(&mut self, socket: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.connection.reader().read(buffer) {
@@ -140,7 +140,7 @@ impl Session {
         }
     }
 
-    /// Takes some of these bytes, and sends what it has.
+    /// Accepts some of these bytes, and sends what it can.
     pub fn send(&mut self, socket: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
         let mut taken = 0;
         if !self.connection.is_handshaking() && self.has_room() {
@@ -160,7 +160,7 @@ impl Session {
         Ok(())
     }
 
-    /// Nothing that was taken waits to be sent.
+    /// Returns whether all accepted bytes were sent.
     fn has_room(&self) -> bool {
         !self.connection.wants_write()
     }

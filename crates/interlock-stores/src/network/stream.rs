@@ -33,7 +33,7 @@ enum Socket {
 pub(super) struct Patience<'a> {
     /// Without anything happening.
     pub timeout: Duration,
-    /// It is given up when this is set.
+    /// The stream is given up when this is set.
     pub stop: &'a AtomicBool,
 }
 
@@ -66,7 +66,7 @@ impl Stream {
         let began = Instant::now();
         loop {
             let sent = self.send();
-            // Who breaks off may have said why.
+            // A server that closes the connection may have sent the reason.
             if self.receive()? || sent? {
                 return Ok(());
             }
@@ -162,7 +162,7 @@ impl Stream {
         }
     }
 
-    /// The same, without taking anything.
+    /// Returns whether the connection is open, without reading from it.
     pub fn is_open(&self) -> bool {
         let mut byte = 0u8;
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;

@@ -328,7 +328,7 @@ fn messages_in_flight_do_not_exceed_the_window() {
                 return Act::Say("+OK\r\n");
             }
             held += 1;
-            // Nothing is answered but in heaps: more than the window never come before one.
+            // Replies are sent only in groups: more than the window never arrive before one.
             Act::Say(match held {
                 42 => {
                     held = 0;

@@ -242,7 +242,7 @@ fn greeting(settings: &Settings, out: &mut Vec<u8>) -> Vec<Step> {
 /// Messages under way, in the order in which their replies come.
 struct Delivery {
     flying: VecDeque<Flying>,
-    /// Of their requests.
+    /// Bytes of their requests.
     bytes: usize,
     acknowledged: usize,
 }
@@ -263,7 +263,7 @@ impl Delivery {
         (self.acknowledged - before) as u64
     }
 
-    /// Takes the replies that came; returns the first refusal among them.
+    /// Reads the replies that arrived; returns the first refusal among them.
     fn hear(
         &mut self,
         stream: &mut Stream,
@@ -272,7 +272,7 @@ impl Delivery {
         loop {
             let Some((reply, length)) = wire::reply(stream.received())? else { return Ok(None) };
             counters.acknowledged += self.settle();
-            // Nothing was asked.
+            // A reply without a request.
             let Some(one) = self.flying.front() else { return Err(wire::Garbage) };
             match reply {
                 Reply::Refused(text) => return Ok(Some(text)),

@@ -57,7 +57,7 @@ fn decimal(digits: &mut [u8; 20], mut value: u64) -> &[u8] {
 /// The name of an origin, in as many letters for each.
 pub fn hexadecimal(letters: &mut [u8; 32], origin: u128) -> &[u8] {
     let mut room = &mut letters[..];
-    // It has room for as many as there are.
+    // The array has room for all digits.
     let _ = write!(room, "{origin:032x}");
     letters
 }

@@ -38,7 +38,7 @@ pub fn read_delivered(storage: &impl Storage, origin: u128) -> io::Result<u64> {
 }
 
 impl<F: File> Delivered<F> {
-    /// Makes the file anew; it is on disk when this returns.
+    /// Creates the file again; it is on disk when this returns.
     pub fn begin<S: Storage<File = F>>(storage: &S, origin: u128, place: u64) -> io::Result<Self> {
         let file = storage.create(DELIVERED_NEW, LENGTH as u64, Fill::Reserved)?;
         file.write(0, &encode(origin, place))?;

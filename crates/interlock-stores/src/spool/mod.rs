@@ -46,7 +46,7 @@ pub struct Spool<S: Storage> {
     /// Up to which place everything is delivered, and up to which that is on disk.
     forgotten: u64,
     persisted: u64,
-    /// The same, as it survives the process.
+    /// The same position, as stored on disk.
     delivered: Delivered<S::File>,
     sizes: Sizes,
 }
@@ -214,8 +214,8 @@ impl<S: Storage> Spool<S> {
         Ok(self.put(&numbered)?)
     }
 
-    /// Gives a message the origin and the next number of the spool, unless it has some: for callers
-    /// that may append it twice.
+    /// Gives a message the spool's origin and next number, unless it already has both; for callers that may
+    /// append it twice.
     pub fn numbered<'a>(&mut self, message: &Message<'a>) -> Message<'a> {
         if message.origin != 0 {
             return *message;

@@ -12,7 +12,7 @@ use super::{spooled, Spool, Spooled};
 use crate::message::Message;
 
 impl<S: Storage> Spool<S> {
-    /// Takes over what is whole in files that a repair set aside, this time or before.
+    /// Copies valid records from files that a repair set aside, this time or before.
     pub(super) fn save(&mut self, report: &mut Report) -> Result<(), OpenError> {
         let storage = self.journal.storage();
         let describe = storage.describe("");
@@ -31,8 +31,8 @@ impl<S: Storage> Spool<S> {
         if files.is_empty() && others.is_empty() {
             return Ok(());
         }
-        // What is before the damage is in the journal still; after a repair that was cut short it is not
-        // known how far that went, and some come twice.
+        // The records before the damage are still in the journal. After an interrupted repair it is unknown
+        // how far it got, so some records are delivered twice.
         let kept = report.journal.aside.as_ref().map_or(0, |_| report.journal.last);
         let mut contents = Vec::new();
         for (number, name) in &files {
@@ -104,7 +104,7 @@ impl<S: Storage> Spool<S> {
     }
 }
 
-/// Gives all records of a segment that are whole, wherever they begin.
+/// Calls `take` with every valid record of a segment, wherever it begins.
 fn for_each(bytes: &[u8], salts: &[u32], mut take: impl FnMut(&Record<'_>)) {
     let mut at = HEAD;
     'place: while at < bytes.len() {

@@ -157,7 +157,7 @@ mod tests {
 
     const KEYS: u64 = 4_000;
 
-    /// Of wyhash, rapidhash, foldhash, ahash, FNV, MurmurHash, xxHash and Fibonacci hashing; and 0.
+    /// Constants of wyhash, rapidhash, foldhash, ahash, FNV, MurmurHash, xxHash and Fibonacci hashing; and 0.
     const CONSTANTS: [u64; 18] = [
         0,
         1 << 63,

@@ -184,7 +184,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Says what cannot be.
+    /// Returns an error that names an impossible value.
     pub fn check(&self) -> Result<(), String> {
         if !(1..=MAX_KEY).contains(&(self.key_size as usize)) {
             return Err(format!("key_size is {}; it is 1 to {MAX_KEY} bytes", self.key_size));

@@ -54,7 +54,7 @@ impl Row {
         column.write(&mut self.words, value)
     }
 
-    /// As `set`, in a chain.
+    /// Like `set`, but returns the row.
     pub fn with(mut self, name: &str, value: &Value) -> Result<Row, Error> {
         self.set(name, value)?;
         Ok(self)
@@ -97,7 +97,7 @@ impl Column {
         self.value_of(&words[self.words()])
     }
 
-    /// As `read`, of the words in which the column lies alone.
+    /// Like `read`, from only the words that have the column.
     pub fn value_of(&self, words: &[u64]) -> Value<'static> {
         match self.kind {
             Kind::Str(_) => {
@@ -116,7 +116,7 @@ impl Column {
         self.bytes_of(&words[self.words()], call)
     }
 
-    /// As `bytes_in`, of the words in which the column lies alone.
+    /// Like `bytes_in`, from only the words that have the column.
     #[inline]
     pub fn bytes_of<R>(&self, words: &[u64], call: impl FnOnce(&[u8]) -> R) -> R {
         let (at, limit) = (self.at % 8, self.kind.bytes() - 2);
@@ -228,7 +228,7 @@ impl Column {
         }
     }
 
-    /// As `encode`, of a number that is of another type than the column, or beyond it.
+    /// Like `encode`, for a number of another type, or beyond the column's range.
     fn encode_other(&self, value: &Value) -> Result<u64, Error> {
         let number = match value {
             Value::Unsigned(value) => i128::from(*value),

@@ -24,7 +24,7 @@ pub enum Kind {
     Word = 1,
     /// The row is that in the owner's scratch row: it is to be copied in place.
     Row = 2,
-    /// As `Row`, by one who finishes what a dead owner began: in the scratch row kept for that.
+    /// Like `Row`, for a process that finishes a dead owner's write: in the scratch row for that.
     Redo = 3,
     /// Not owned yet, or no longer: to be freed.
     Claim = 4,
@@ -32,7 +32,7 @@ pub enum Kind {
     Moving = 5,
     /// The copy is whole: it is to be published, and this one freed.
     Moved = 6,
-    /// Nobody writes it any more, for the table is being resized. It has no owner: the table's
+    /// The slot can no longer be written, because the table is being resized. It has no owner: the table's
     /// [resize word](crate::table::resize) says for whom it waits.
     Frozen = 7,
 }

@@ -71,8 +71,8 @@ impl Mapping {
     }
 }
 
-/// Makes the first pages of a file that has none yet huge ones, where the kernel allows it: a row costs
-/// fewer looks at the processor's tables of pages. What stays as it is gets small pages later.
+/// Uses huge pages for the first pages of a file that has none yet, if the kernel allows it: then accessing a
+/// row needs fewer page table lookups. Other pages are allocated later as small ones.
 pub fn with_huge_pages(file: &File, bytes: u64) {
     let Ok(length) = usize::try_from(bytes.min(MOST_HUGE)) else { return };
     let length = length / HUGE * HUGE;
@@ -96,8 +96,8 @@ fn page() -> usize {
 }
 
 impl Mapping {
-    /// Gives the memory back while others may still read it: it is nobody's from now on, all zero. What
-    /// fails leaves it as it is.
+    /// Frees the memory while other processes may still read it: it is zero from then on. If that fails, it
+    /// is unchanged.
     pub fn give_back(&self) {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;

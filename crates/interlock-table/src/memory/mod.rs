@@ -38,7 +38,7 @@ impl Memory {
         Memory { words, geometry }
     }
 
-    /// Gives the memory back, when another has taken its place.
+    /// Frees the memory, when another has replaced it.
     #[cfg(not(loom))]
     pub fn give_back(&self) {
         self.words.give_back();

@@ -134,7 +134,7 @@ struct Stat {
 impl Stat {
     /// `None` if nothing can be learned.
     fn of(pid: u32) -> Option<Stat> {
-        /// Of `flags` in the kernel: forked, and no exec since.
+        /// The kernel's flag of a process that was forked and has not called exec.
         const FORKED_NO_EXEC: u64 = 0x40;
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The second field is a name, and may hold anything.
@@ -213,9 +213,9 @@ mod tests {
         let me = this(vacant(0));
         assert!(!is_dead(me, image(me)) && pid(me) == std::process::id());
         assert!(is_dead(vacant(me), image(me)) && is_dead(0, 0));
-        // The same pid, and another beginning.
+        // The same pid, but another start time.
         assert!(is_dead(me ^ 1 << PID_BITS, image(me)));
-        // The same process, and another program: places, or random bytes.
+        // The same process, but another program: other addresses, or random bytes.
         assert!(is_dead(me, image(me) ^ 1) && is_dead(me, image(me) ^ 1 << 40));
         // An image that is not this number's, or not written yet.
         assert!(!is_dead(me, 0) && !is_dead(me, image(vacant(me)) ^ 1));

@@ -42,8 +42,9 @@ impl Memory {
         }
     }
 
-    /// Goes once over the slots that may hold this key, in the order of the rows, until one is it. A row
-    /// only ever moves to a later one, and is there before it is gone from here: one pass does not miss it.
+    /// Visits once the slots that may have this key, in the order of the rows, until one has it. One pass
+    /// does not miss a row, because a row only moves to a later slot, and exists there before it is removed
+    /// here.
     #[inline]
     pub fn look<R>(&self, key: &Key, mut each: impl FnMut(Place) -> Option<R>) -> Option<R> {
         let tag = key.tag();

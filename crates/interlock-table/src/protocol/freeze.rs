@@ -53,7 +53,7 @@ impl Memory {
         self.swap_resize(resize, resize.next(false))
     }
 
-    /// Gives up a resize whose word is exactly this one still.
+    /// Cancels a resize if its word is still exactly this one.
     pub fn give_up(&self, resize: State) -> bool {
         resize.is_live() && self.swap_resize(resize, resize.next(true).frozen())
     }
@@ -90,7 +90,7 @@ impl Memory {
 }
 
 impl Writer<'_> {
-    /// Makes this thread the one that resizes. Errors: `Moved`; `RowBusy`, if another does.
+    /// Makes this thread the one that resizes. Errors: `Moved`; `RowBusy`, if another thread resizes.
     pub fn begin_resize(&self, wait: &mut Wait) -> Result<State, Error> {
         let memory = self.memory;
         loop {

@@ -167,14 +167,14 @@ impl<'a> Migration<'a> {
                 let bytes = to.key_in(place.at);
                 match from.find(&Key::hashed(&bytes, hash)) {
                     None => drop(self.to.free(place, before)?),
-                    // It has moved. Changes to it are seen there.
+                    // The row has moved. Changes to it are seen in the new table.
                     Some((found, _)) => {
                         let known = &mut self.known[found.intent() as usize - 1];
                         if known.state.is_live() && known.hash == hash {
                             continue;
                         }
                         let other = std::mem::replace(known, Known { state: Known::CHANGED, hash });
-                        // Nothing else says that this one is to be looked for.
+                        // No other row shows that this one must be searched.
                         more.extend(other.state.is_live().then_some(other.hash));
                     }
                 }

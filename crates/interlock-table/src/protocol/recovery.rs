@@ -97,7 +97,7 @@ impl Memory {
         let _ = word.compare_exchange(seen.0, free.0, AcqRel, Relaxed);
     }
 
-    /// Gives a number back: it is vacant, and its next owner is another.
+    /// Frees a number; its next owner gets another version of it.
     pub fn vacate(&self, id: u64, who: u64) -> bool {
         let Some(at) = self.geometry.participant(id) else { return false };
         // Release: the next owner of the number has seen that its locks are free.
@@ -129,7 +129,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Takes over a row half copied by a dead owner, and finishes it.
+    /// Takes over a row that a dead owner had half copied, and finishes it.
     fn redo(&self, place: Place, left: State) -> Result<(), Error> {
         let memory = self.memory;
         let Some(image) = memory.image(left) else { return Ok(()) };

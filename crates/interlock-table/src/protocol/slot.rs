@@ -56,7 +56,7 @@ impl Memory {
                 return None;
             }
             if before.has_image() && self.image(before).is_none() {
-                // Nobody has this number: the memory was damaged.
+                // No participant has this number: the memory was damaged.
                 return None;
             }
             match self.read_under(slot, before, take) {
@@ -84,7 +84,7 @@ impl Memory {
         };
         #[cfg(loom)]
         self.step();
-        // What was read comes before the state that is read now.
+        // The reads above must come before the state is read.
         fence(Acquire);
         let now = State(self.word(slot).load(Relaxed));
         // An image is filled again for the next row: it counts only while the state is the same.
@@ -100,7 +100,7 @@ impl Memory {
     #[inline]
     pub fn find(&self, key: &Key) -> Option<(Place, State)> {
         self.look(key, |place| {
-            // Who locks a slot waits for its first line; the value comes meanwhile.
+            // Locking a slot waits for its first cache line; the value is fetched meanwhile.
             self.fetch(place.at + self.geometry.value);
             self.fetch(place.at + self.geometry.value + self.geometry.value_words - 1);
             let state = self.state(place.at);

@@ -79,7 +79,7 @@ impl<'a> Writer<'a> {
     pub fn lock(&self, place: Place, from: State, to: State, intent: Intent) -> bool {
         self.intend(intent, place.intent());
         let locked = self.memory.swap(place.at, from, to);
-        // What is written in place from now on is seen with the lock.
+        // Writes in place after this are visible only together with the lock.
         fence(Release);
         locked
     }
@@ -170,7 +170,7 @@ impl<'a> Writer<'a> {
         Ok(found)
     }
 
-    /// Takes the insert lock of a bucket: of two that insert the same key one sees the other's row.
+    /// Takes the insert lock of a bucket, so that two inserts of the same key see each other's row.
     pub fn lock_insert(&self, bucket: usize, wait: &mut Wait) -> Result<State, Error> {
         let lock = self.memory.insert_lock(bucket);
         self.intend(Intent::InsertLock, bucket as u64 + 1);
@@ -248,7 +248,7 @@ const SPINS: u32 = 200;
 #[cfg(loom)]
 const SPINS: u32 = 1;
 
-/// Says whether a call is to be given up.
+/// Returns whether a call should be given up.
 pub type Ask = fn() -> bool;
 
 /// Time that a call has waited for others that live.

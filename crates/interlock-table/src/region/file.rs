@@ -59,7 +59,7 @@ impl Held {
             if (found.dev(), found.ino()) == (known.dev(), known.ino()))
     }
 
-    /// Gives a file without a name a name, if nothing else has it.
+    /// Names a file that has no name, if nothing else has that name.
     pub fn link(&self, path: &Path) -> io::Result<()> {
         let from = CString::new(format!("/proc/self/fd/{}", self.0.load(Acquire)))?;
         let to = CString::new(path.as_os_str().as_bytes())?;
@@ -78,7 +78,7 @@ impl Drop for Held {
     }
 }
 
-/// Gives a file the owner, group and rights of another.
+/// Sets the owner, group and permissions of a file to those of another.
 pub fn copy_rights(from: &File, to: &File) -> io::Result<()> {
     let (found, own) = (from.metadata()?, to.metadata()?);
     if (found.uid(), found.gid()) != (own.uid(), own.gid()) {
@@ -106,7 +106,7 @@ pub fn check_rights(path: &Path, file: &File, mode: u32) -> Result<(), Error> {
     }
     // SAFETY: takes no pointer.
     let own = unsafe { libc::geteuid() };
-    // Who lets others write takes their tables as well.
+    // A user who lets others write accepts their tables too.
     if found.uid() != own && mode & 0o022 == 0 {
         return refuse(format!("it belongs to user {}, and this process to {own}", found.uid()));
     }

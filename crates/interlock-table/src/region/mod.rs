@@ -90,7 +90,7 @@ impl Region {
                 region.enter()?;
                 return Ok(Some(region));
             }
-            // Who resized it may have died before the new one had its name.
+            // A process that resized it may have died before the new table was named.
             at = match region.publish_next()? {
                 true => path.to_owned(),
                 false => region.next_path(),
@@ -116,14 +116,14 @@ impl Region {
             }
             let file = Held::new(file);
             file.lock(libc::LOCK_SH).map_err(|error| failed(path, "locking", error))?;
-            // It may have been removed, and another made, before the lock was held.
+            // It may have been removed and created again before the lock was held.
             if file.is_at(at) {
                 return Region::map(path, file, header, wanted.mode).map(Some);
             }
         }
     }
 
-    /// Makes a table; `None` if there is one by now.
+    /// Creates a table; `None` if it exists by now.
     pub fn create(path: &Path, header: &Header, mode: u32) -> Result<Option<Region>, Error> {
         let region = Region::build(path, header, mode)?;
         match region.file.link(path) {
@@ -133,7 +133,7 @@ impl Region {
         }
     }
 
-    /// Makes a table that has no name yet.
+    /// Creates a table that has no name yet.
     pub fn build(path: &Path, header: &Header, mode: u32) -> Result<Region, Error> {
         let head = header.encode().map_err(Error::Invalid)?;
         let bytes = header.geometry().map_err(Error::Invalid)?.words as u64 * 8;
@@ -146,7 +146,7 @@ impl Region {
         with_huge_pages(&file, bytes);
         file::reserve(path, &file, bytes)?;
         file.write_all_at(&head, 0).map_err(|error| failed(path, "writing", error))?;
-        // Who may not write cannot open it, and must not read the secret by which keys are hashed.
+        // A user who may not write cannot open it, and must not read the secret with which keys are hashed.
         let unread = 0o444 & !(mode << 1);
         let right = file.set_permissions(fs::Permissions::from_mode(mode & !unread));
         right.map_err(|error| failed(path, "opening to others", error))?;
@@ -177,13 +177,13 @@ impl Region {
         self.path.with_file_name(format!(".{name}.{:016x}", self.read(control::NEXT)))
     }
 
-    /// Gives the next one this one's name, unless another has done so. Returns whether it has it. Errors:
-    /// the name is that of another table by now, or of none; the next one is not there.
+    /// Gives this table's name to the next one, unless that is done already. Returns whether the next one has
+    /// the name. Errors: the name belongs to another table by now, or to none; the next one does not exist.
     pub fn publish_next(&self) -> Result<bool, Error> {
         let next = self.next_path();
         let no_table = || Error::NoTable { path: self.path.clone() };
         if !self.file.is_at(&self.path) {
-            // It has it, or the name was removed: then this is not for the name any more.
+            // It has the name, or the name was removed and must not be used again.
             let _ = fs::remove_file(&next);
             return match fs::symlink_metadata(&self.path) {
                 Ok(_) => Ok(true),
@@ -201,7 +201,7 @@ impl Region {
 
     /// Links what was built as the next of this one. Errors: this one's name is not its own any more.
     pub fn link_next(&self, next: &Region) -> Result<(), Error> {
-        // Of one who died behind its linking.
+        // A process may have died after linking it.
         let _ = fs::remove_file(self.next_path());
         self.memory.control(control::NEXT).store(random(), Release);
         let at = self.next_path();
@@ -237,7 +237,7 @@ impl Region {
                     false => Err(Error::KeptAlready { path: self.path.clone(), pid }),
                 };
             }
-            // Of the next generation, so that the image of the one before says nothing of this one.
+            // Uses the next generation, so that the earlier owner's image does not apply to this one.
             let own = process::this(process::vacant(seen));
             match word(control::KEEPER).compare_exchange(seen, own, AcqRel, Acquire) {
                 Ok(_) => {
@@ -271,7 +271,7 @@ impl Region {
         Error::Kept { path: self.path.clone() }
     }
 
-    /// Gives the next one this one's owner, group, rights, clock, counts and keeper.
+    /// Copies this table's owner, group, permissions, clock, counts and keeper to the next one.
     pub fn bequeath(&self, next: &Region) -> Result<(), Error> {
         let done = self.file.with(|own| next.file.with(|next| file::copy_rights(own, next)));
         done.map_err(|error| failed(&self.path, "giving away the rights of", error))?;
@@ -303,7 +303,7 @@ impl Region {
         Err(Error::Permissions { path: self.path.clone(), why })
     }
 
-    /// Gives back the memory of a table that has ended; what is read of it from now on is zero.
+    /// Frees the memory of a table that has ended; reads return zero from then on.
     pub fn give_back(&self) {
         self.memory.give_back();
         self.file.close();
@@ -316,7 +316,7 @@ impl Region {
             if self.is_ours().is_ok() {
                 return Ok(());
             }
-            // Nobody else: the others are gone with their container, or with the last boot.
+            // No other process has it: they ended with their container, or with the last boot.
             if self.file.lock(libc::LOCK_EX | libc::LOCK_NB).is_ok() {
                 self.free_all();
                 self.stamp(self.header.file);

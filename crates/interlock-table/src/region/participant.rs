@@ -180,7 +180,7 @@ impl Drop for Shared {
         let life = process::life();
         // Without the lock, which in a forked child may be held for ever.
         let taken = std::mem::take(self.taken.get_mut().unwrap_or_else(PoisonError::into_inner));
-        // What the parent of a fork has taken is the parent's.
+        // Numbers taken by the parent of a fork belong to the parent.
         for Claim { id, .. } in taken.into_iter().filter(|claim| claim.life == life) {
             self.region.memory.vacate(id, self.region.memory.who(id));
         }

@@ -53,8 +53,8 @@ impl Table {
         Ok(written)
     }
 
-    /// As `set_many`, after those that were set already: none is set twice. Progress is added as it
-    /// goes, whether or not it finishes.
+    /// Like `set_many`, but continues after the rows in `written`, so that none is set twice. It adds each row
+    /// to `written`, whether or not the call finishes.
     pub fn set_many_on(
         &self,
         rows: &[(&[u8], &[u64])],

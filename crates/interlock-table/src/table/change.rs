@@ -11,7 +11,7 @@ use crate::protocol::writer::Wait;
 use crate::sync::Ordering::*;
 use crate::table::Table;
 
-/// By how much a column is raised.
+/// The amount by which a column is incremented.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum By {
     Integer(i128),
@@ -24,9 +24,9 @@ pub enum Overflow {
     /// An error; the row is as before.
     #[default]
     Refuse,
-    /// It begins again at the other end; floats, which have none, refuse.
+    /// The sum continues at the other end of the range; floats refuse this.
     Wrap,
-    /// It is the greatest or the least that there is.
+    /// The sum becomes the largest or smallest value of the range.
     Saturate,
 }
 

@@ -20,10 +20,10 @@ pub type Given<'a> = (usize, Value<'a>);
 /// A change of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change<'a> {
-    /// Makes a row if it is missing; columns that are not given are zero or empty. `expires_at`: 0
+    /// Creates a row if it is missing; columns that are not given are zero or empty. `expires_at`: 0 for
     /// never.
     Create { given: &'a [Given<'a>], expires_at: u64 },
-    /// Makes a missing row by raising one column from zero.
+    /// Creates a missing row by incrementing one column from zero.
     CreateBy { column: usize, value: Value<'static>, expires_at: u64 },
     /// Sets the row that is there as a whole.
     Replace { given: &'a [Given<'a>], expires_at: u64 },
@@ -197,8 +197,7 @@ impl Table {
         })
     }
 
-    /// Makes a change of a row as a whole, if its state is exactly this one still. `there`: it has not
-    /// expired.
+    /// Rewrites a complete row, if its state is still exactly this one. `there`: it has not expired.
     fn rewrite(
         &self,
         writer: &Writer,
@@ -247,7 +246,7 @@ impl Table {
         self.show(key, true, look)
     }
 
-    /// As `look`, and no access.
+    /// Like `look`, but does not count as an access.
     #[inline]
     pub fn glance<R>(&self, key: &[u8], look: impl FnMut(&Seen<'_>) -> R) -> Result<R, Error> {
         self.show(key, false, look)

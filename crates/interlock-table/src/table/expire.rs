@@ -15,8 +15,8 @@ impl Table {
         Ok(self.change_word(key, 0, |_| Ok((expiry, ())))?.is_some())
     }
 
-    /// As `expire`, if `when` allows it for the row's remaining time, `None` for ever. Returns
-    /// whether it was done; `None` if the row is missing.
+    /// Like `expire`, if `when` allows it for the row's remaining time (`None`: no expiry). Returns whether
+    /// it was done; `None` if the row is missing.
     pub fn expire_when(
         &self,
         key: &[u8],

@@ -93,7 +93,7 @@ pub enum Where {
 pub enum Written {
     Inserted,
     Replaced,
-    /// It was not as it should have been for this write.
+    /// The row was not in the state that this write requires.
     Not,
 }
 
@@ -107,7 +107,7 @@ pub struct Table {
     clock: Clock,
     pub(crate) patience: Duration,
     is_made_here: bool,
-    /// It may write rows of a table that is kept.
+    /// True if it may write rows of a table that is kept by a node.
     keeps: bool,
 }
 
@@ -128,7 +128,7 @@ impl Table {
             match Table::find(&path, Some(&header.text()), options) {
                 Ok(Some(table)) => return table.kept(options),
                 Ok(None) => {}
-                // It was removed between two steps of following what it was resized to.
+                // It was removed while following it to its resized successor.
                 Err(Error::NoTable { .. }) if tries < TRIES => tries += 1,
                 Err(error) => return Err(error),
             }
@@ -206,7 +206,7 @@ impl Table {
         Table { first, latest, schema, clock, patience, is_made_here, keeps }
     }
 
-    /// The same open table, for calls that wait longer or less for a stuck writer.
+    /// Returns the same open table, for calls with another patience.
     pub fn with_patience(&self, patience: Duration) -> Table {
         let (first, schema) = (self.first.clone(), self.schema.clone());
         let mut table = Table::of(first, schema, self.clock.clone(), patience);
@@ -233,7 +233,7 @@ impl Table {
             known = known.next()?;
         }
         if self.keeps {
-            // It may have begun to be kept behind what the next one was given.
+            // The next one may have been created before this one was marked as kept.
             known.region.keep()?;
         }
         self.latest.store(std::ptr::from_ref(known).cast_mut(), Release);
@@ -246,7 +246,7 @@ impl Table {
         unsafe { &*self.latest.load(Acquire) }
     }
 
-    /// As `here`, or the last that could be opened, of which nothing changes any more.
+    /// Like `here`, or the last one that could be opened, which no longer changes.
     pub(crate) fn last(&self) -> &Shared {
         self.here().unwrap_or_else(|_| self.known())
     }
@@ -280,7 +280,7 @@ impl Table {
         (position > 0 && is_whole).then_some((position, checksum))
     }
 
-    /// Says up to where the rows show a log: for the keeper, when they do.
+    /// Stores the position of the log that the rows show; called by the keeper.
     pub fn set_position(&self, position: u64, checksum: u64) {
         let memory = &self.last().region.memory;
         memory.control(control::POSITION).store(0, Release);
@@ -375,7 +375,7 @@ impl Table {
         }
     }
 
-    /// As `accessed`, whenever it was before.
+    /// Like `accessed`, regardless of the last access.
     #[inline]
     pub(crate) fn touched(&self, memory: &Memory, slot: usize, now: u64) {
         memory.word(slot + ACCESS).store(now, Relaxed);

@@ -33,7 +33,7 @@ use crate::region::participant::Shared;
 use crate::region::Region;
 use crate::table::Table;
 
-/// Gives the resize up, if it does not come to its end.
+/// Cancels the resize if it is dropped before its end.
 struct Begun<'a> {
     old: &'a Shared,
     word: State,
@@ -59,8 +59,7 @@ impl Table {
         self.resize_unless(capacity, drop, || false)
     }
 
-    /// As `resize`; gives up with `Interrupted` when `ask`, called a few times a second, requests
-    /// it.
+    /// Like `resize`; ends with `Interrupted` when `ask`, called a few times a second, requests it.
     pub fn resize_unless(&self, capacity: u64, drop: bool, ask: Ask) -> Result<Resized, Error> {
         let buckets = geometry::buckets(capacity).filter(|_| capacity > 0);
         let buckets = buckets.ok_or_else(|| Error::Invalid(format!("a capacity of {capacity}")))?;

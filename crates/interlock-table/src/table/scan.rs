@@ -76,8 +76,7 @@ impl Table {
         self.scan_within(cursor, limit, u64::MAX, each)
     }
 
-    /// As `scan`, over at most `slots` slots: in a table that is nearly empty it ends with few rows
-    /// or none.
+    /// Like `scan`, over at most `slots` slots: in a nearly empty table it returns few rows or none.
     pub fn scan_within(
         &self,
         cursor: u64,
@@ -118,7 +117,7 @@ impl Table {
             number += 1;
         }
         match self.goes_on_behind(memory) {
-            // What was not found may be in the next one, where it begins again.
+            // A row that was not found may be in the next table, where the scan restarts.
             true => generation | NUMBERS,
             false => 0,
         }
@@ -238,7 +237,7 @@ impl Table {
         Ok(deleted)
     }
 
-    /// As `reset`; what was deleted is added to the count as it goes, whether or not it gets to the end.
+    /// Like `reset`; `deleted` is increased row by row, whether or not the call finishes.
     pub fn reset_on(&self, deleted: &mut u64) -> Result<(), Error> {
         let mut wait = Wait::default();
         self.writing(|writer| {

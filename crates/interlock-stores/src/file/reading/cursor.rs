@@ -14,7 +14,7 @@ use crate::file::reading::missing::{Found, Missing};
 use crate::file::reading::opened::{head_position, open_listed, position, stored, Opened};
 use crate::message::{Position, Stored};
 
-/// Gives the files of the chain; `true`: by a look that is begun now.
+/// Lists the files of the chain; `true`: from a new listing.
 pub type Look<'a> = dyn FnMut(bool) -> Result<Vec<Listed>, StoreError> + 'a;
 
 /// A place in the files of a chain.
@@ -54,9 +54,9 @@ pub struct Cursor<D: Disk> {
 /// A look at a frame.
 enum Here {
     Message(Stored),
-    /// Nothing to report.
+    /// There is nothing to report.
     Passed,
-    /// Nothing more, or what is being written.
+    /// There is no further message, or it is being written.
     End,
     Closed,
 }
@@ -196,7 +196,7 @@ impl<D: Disk> Cursor<D> {
                 None => first_file(&files, self.from),
             };
             let Some(listed) = next.cloned() else {
-                // It went, and no other one has come.
+                // The file was removed, and no other one has appeared.
                 self.again = false;
                 return Ok(false);
             };
@@ -385,7 +385,7 @@ impl<D: Disk> Cursor<D> {
 
     /// Notes what is missing from where the last message was up to a position.
     fn miss(&mut self, to: Position, messages: u64, file: String, why: &'static str) {
-        // What is before is not wanted.
+        // Messages before this are not wanted.
         if to >= self.from {
             let from = self.after.max(self.from);
             self.add(Missing { from, to: to.max(from), messages, file, why });

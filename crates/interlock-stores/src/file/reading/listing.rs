@@ -63,7 +63,7 @@ fn list(mut look: impl FnMut() -> io::Result<Vec<Listed>>) -> io::Result<Vec<Lis
 
 /// The numbers between which no file was found, and where one may have been hidden from both looks.
 pub fn holes(before: &[Listed], found: &[Listed]) -> BTreeSet<(u64, u64)> {
-    // What was there at the first look is in it, or in the second.
+    // A file that existed at the first listing is in it, or in the second.
     let from = before.is_empty().then_some(0);
     let numbers = from.into_iter().chain(found.iter().map(|listed| listed.head.number));
     let numbers: Vec<u64> = numbers.collect();
@@ -101,7 +101,7 @@ fn look<D: Disk>(
         }
         let entries = match disk.list(&folder) {
             Ok(entries) => entries,
-            // Nothing was ever stored, or somebody removed it just now.
+            // Nothing was ever stored, or the folder was removed just now.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };

@@ -17,7 +17,7 @@ pub struct Opened<F> {
     pub head: Head,
     pub index: F,
     data: Data<F>,
-    /// By number less 1; `None`: what declared it cannot be read.
+    /// The topics, by number less 1; `None`: the frame that declared it cannot be read.
     topics: Vec<Option<Vec<u8>>>,
     origins: Vec<u128>,
     name: Vec<u8>,
@@ -30,9 +30,9 @@ pub struct Opened<F> {
 pub enum Data<F> {
     Raw(F),
     Packed(Unpacked<F>),
-    /// It is gone, and its index is still there.
+    /// The data file is missing, and its index still exists.
     Gone,
-    /// It is about to be made, and its index exists already.
+    /// The data file is about to be created; its index exists already.
     ToBeMade,
 }
 
@@ -75,7 +75,7 @@ impl<F: File> Opened<F> {
             }
             Err(error) => return Err(error),
         };
-        // What has the name of the data is of this index if that still has its own name.
+        // The data file belongs to this index only if the index still has its own name.
         if !disk.holds(&name, &index) {
             return Ok(None);
         }
@@ -166,7 +166,7 @@ impl<F: File> Opened<F> {
         self.topics.get(place)?.as_deref()
     }
 
-    /// Takes in what was declared since the file was opened, if this topic may be among it.
+    /// Reads the declarations made since the file was opened, if this topic may be among them.
     pub fn know(&mut self, number: u32) -> io::Result<()> {
         if self.topic(number).is_none() && self.frames()? > self.declared {
             self.declarations()?;
@@ -174,7 +174,7 @@ impl<F: File> Opened<F> {
         Ok(())
     }
 
-    /// Takes in what a frame declares.
+    /// Notes the declaration in a frame.
     pub fn note(&mut self, frame: &Frame<'_>) {
         note(frame, &mut self.topics, &mut self.origins, &mut self.name);
     }
@@ -257,7 +257,7 @@ impl<F: File> Data<F> {
     /// Reads a payload; `None`: it is not whole.
     pub fn payload(&mut self, record: &Record) -> io::Result<Option<Vec<u8>>> {
         let (at, length) = (record.offset, record.length as usize);
-        // What an index says is not believed before it was compared: no memory is taken for it.
+        // The index's figures are checked first, so that no memory is allocated for a wrong one.
         if record.end() > self.length()? {
             return Ok(None);
         }
@@ -399,7 +399,7 @@ pub fn moved_data<D: Disk>(
             break;
         }
     }
-    // Where nothing was written there is nothing to be found.
+    // Without a written message there is nothing to find.
     let Some(first) = first else { return Ok(None) };
     for entry in disk.list(parent(path))? {
         let file = join(parent(path), &entry.name);

@@ -18,7 +18,7 @@ use crate::message::Position;
 /// All that was found.
 #[derive(Clone, Debug, Default)]
 pub struct Surveyed {
-    /// By store and topic.
+    /// The chains by store and topic.
     pub chains: Vec<Chain>,
     /// Indexes of which the head cannot be read: nobody knows whose files they are.
     pub unreadable: BTreeSet<String>,
@@ -167,7 +167,7 @@ fn walk<D: Disk>(disk: &D, found: &mut Surveyed, places: &mut Places) -> io::Res
                         found.unreadable.insert(format!("{path}{INDEX}"));
                     }
                     Ok(false) => {}
-                    // It got another name just now, or was removed.
+                    // It was renamed or removed just now.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     Err(error) => return Err(error),
                 }
@@ -209,7 +209,7 @@ fn unindexed<D: Disk>(disk: &D, others: BTreeSet<String>, found: &mut Surveyed) 
         }
         let indexed =
             disk.exists(&format!("{own}{INDEX}"))? || disk.exists(&format!("{own}{GOING}"))?;
-        // It may have got another name, or have gone, since the folder was read.
+        // It may have been renamed or removed since the folder was read.
         if !indexed && !is_moved(disk, &known, &own)? && disk.exists(&path)? {
             found.unindexed.insert(path);
         }
@@ -255,7 +255,7 @@ pub struct Survey<D: Disk> {
     from: Position,
     cursors: Vec<Cursor<D>>,
     at: usize,
-    /// Nothing was found since it was looked for files.
+    /// True if no message was found since the files were last listed.
     fresh: bool,
 }
 
@@ -266,7 +266,7 @@ struct Files<D: Disk> {
     before: Option<Surveyed>,
     now: Surveyed,
     holes: BTreeSet<Hole>,
-    /// By store and topic, in the order in which they were found: which of those of `now`.
+    /// The chains by store and topic, in the order in which they were found, as indexes into `now`.
     chains: Vec<Chain>,
     places: Places,
 }
@@ -359,7 +359,7 @@ impl<D: Disk> Survey<D> {
 }
 
 impl<D: Disk> Files<D> {
-    /// Takes in the files that there are now.
+    /// Notes the files that exist now.
     fn look(&mut self) -> Result<(), StoreError> {
         let (disk, file) = (&self.disk, self.file.as_deref());
         let before = match self.before.take() {

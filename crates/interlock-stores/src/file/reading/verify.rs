@@ -101,7 +101,7 @@ fn verify_chain<D: Disk>(
             }
         }
         before = Some(one.clone());
-        // Of a file that was given up the end does not count.
+        // The end of a file that was given up is not checked.
         let is_newest = n + 1 == chain.files.len();
         let trailing = if is_newest || one.closed { one.trailing } else { 0 };
         all.files.push(Verified { trailing, ..one });

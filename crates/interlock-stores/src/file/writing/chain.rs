@@ -27,7 +27,8 @@ pub struct Chain<F> {
     /// The last number of each origin, those that wait among them.
     pub origins: HashMap<u128, u64>,
     pub waiting: Waiting,
-    /// It is among those that have messages waiting; among those of which something may not be on disk.
+    /// True if it is in the list of chains with waiting messages; `unsynced`: in the list of those with
+    /// unsynced data.
     pub listed: bool,
     pub unsynced: bool,
 }
@@ -112,7 +113,7 @@ impl<F> Chain<F> {
             && self.origins.get(&message.origin).is_some_and(|last| message.number <= *last)
     }
 
-    /// Takes a message, to be written later.
+    /// Accepts a message, to be written later.
     pub fn take(&mut self, message: &Message<'_>, time: u64, ticket: u64) {
         let before = match message.origin {
             0 => None,
@@ -184,7 +185,7 @@ impl<F> Chain<F> {
         written
     }
 
-    /// Nothing that waits was written: its file is to be another one.
+    /// Called when no waiting message was written: they go to another file.
     pub fn undone(&mut self) {
         self.waiting.written = 0;
         self.waiting.reached = self.kept;
@@ -193,7 +194,7 @@ impl<F> Chain<F> {
         self.segment = None;
     }
 
-    /// Gives up messages that wait to be written; returns their tickets. Written ones are kept.
+    /// Drops messages that wait to be written; returns their tickets. Written ones are kept.
     pub fn withdraw(&mut self) -> Vec<u64> {
         let written = self.waiting.written;
         let given: Vec<One> = self.waiting.messages.drain(written..).collect();

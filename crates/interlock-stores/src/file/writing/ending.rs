@@ -67,7 +67,7 @@ pub fn find_end<D: Disk>(disk: &D, newest: &Found) -> io::Result<End> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             packed = disk.exists(&(newest.path.clone() + COMPRESSED))?;
             match packed {
-                // It was given up, and the one behind it never came to the disk.
+                // It was closed and compressed, and the next file never reached the disk.
                 true => disk.open(&(newest.path.clone() + COMPRESSED), Access::Read)?,
                 false if all.durable >= newest.known.next => return Ok(End::Missing(all)),
                 // The file, or its name, was being made: its presence on disk was never reported.
@@ -86,7 +86,7 @@ pub fn find_end<D: Disk>(disk: &D, newest: &Found) -> io::Result<End> {
         );
         return Ok(End::Damaged { lost: lost(&all), known: all, why });
     }
-    // Of what was on disk the data has to be there; of the rest it has to be looked at.
+    // Data that was on disk must exist; the rest is searched.
     let mut end = newest.known.clone();
     let mut frames = Frames::new(&index, first);
     let mut newlines = Vec::new();
@@ -186,7 +186,7 @@ pub fn cut<D: Disk>(
     Ok(Some(Torn { file: disk.describe(path), offset: known.end, bytes, messages, kept }))
 }
 
-/// Says at the end of an index that nothing more comes.
+/// Marks the end of an index: no more frames follow.
 pub fn close_damaged<D: Disk>(disk: &D, path: &str, mark: Mark) -> io::Result<()> {
     let index = disk.open(&(path.to_owned() + INDEX), Access::Write)?;
     let Ok(known) = index::read_head(&index)? else { return Ok(()) };

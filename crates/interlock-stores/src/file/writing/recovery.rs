@@ -46,7 +46,7 @@ impl<D: Disk> FileStore<D> {
         Ok((store, report))
     }
 
-    /// Takes in the files that were found, by chains.
+    /// Adds the files that were found to their chains.
     fn take_found(&mut self, found: Vec<Found>, report: &mut Report) -> Result<(), StoreError> {
         // In an order of its own, here and wherever the disk is touched: a run of a test then follows from its seed.
         let mut chains: BTreeMap<Option<Vec<u8>>, Vec<Found>> = BTreeMap::new();
@@ -56,7 +56,7 @@ impl<D: Disk> FileStore<D> {
         }
         for (topic, mut files) in chains {
             files.sort_by_key(|one| one.known.head.number);
-            // What another template wrote is kept as long as the rest, and read by those who read that.
+            // Files of another template are kept as long as others, and read by readers of that template.
             let current = topic.is_some() == self.settings.template.by_topic();
             let place = if current {
                 self.chain_of(topic.as_deref().unwrap_or_default())
@@ -100,11 +100,11 @@ impl<D: Disk> FileStore<D> {
         let packed = length(&(one.path.clone() + COMPRESSED)).map_err(at)?;
         let index = length(&(one.path.clone() + INDEX)).map_err(at)?.unwrap_or(0);
         if raw.is_some() && packed.is_some() {
-            // It has its name once it is whole.
+            // A compressed file gets its name once it is complete.
             self.disk.remove(&one.path).map_err(at)?;
         }
         let Some(data) = packed.or(raw) else {
-            // It describes nothing any longer.
+            // The index no longer describes a file.
             self.disk.remove(&(one.path.clone() + INDEX)).map_err(at)?;
             return Ok(());
         };

@@ -112,7 +112,7 @@ impl<D: Disk> FileStore<D> {
             frames: 0,
             by_topic: topic.is_some(),
         };
-        // Those that wait are not in it: they are written behind it.
+        // Origins of waiting messages are left out: they are written after this.
         let mut origins: Vec<_> = chain.written_origins().into_iter().collect();
         origins.sort_unstable();
         let store = self.settings.name.as_bytes();

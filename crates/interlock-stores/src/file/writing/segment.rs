@@ -30,7 +30,7 @@ pub struct Segment<F> {
     pub dirty: bool,
     /// The index says that all is on disk.
     pub marked: bool,
-    /// It takes no further messages, and is to be closed.
+    /// True if it takes no further messages, and must be closed.
     pub ended: bool,
     /// Behind its end there may be what was written in vain.
     tainted: bool,
@@ -241,7 +241,7 @@ impl<F: File> Segment<F> {
         Ok(())
     }
 
-    /// Takes in what was written.
+    /// Notes that a batch was written.
     pub fn written(&mut self, batch: Batch, begun: u64) {
         self.topics.extend(batch.topics);
         self.origins.extend(batch.origins);
@@ -261,7 +261,7 @@ impl<F: File> Segment<F> {
         index.sync()
     }
 
-    /// Says in the index that all before is on disk.
+    /// Marks in the index that everything before is on disk.
     pub fn write_mark(&mut self, mark: Mark) -> io::Result<()> {
         self.clean()?;
         let mut bytes = Vec::new();
@@ -272,8 +272,8 @@ impl<F: File> Segment<F> {
         Ok(())
     }
 
-    /// Says in the index of a file that is on disk that nothing more comes, and that is on disk when this
-    /// returns: said before, a crash could leave the word, and not what it is about.
+    /// Marks in the index of a synced file that no more frames follow, and syncs the mark. The order matters:
+    /// after a crash the mark must not exist without the data.
     pub fn close(&mut self, mark: Mark) -> io::Result<()> {
         self.clean()?;
         let mut bytes = Vec::new();

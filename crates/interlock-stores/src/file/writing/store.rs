@@ -76,9 +76,9 @@ pub(in crate::file) enum Due {
 /// The outcome for a message that was given to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It is written by the next commit. The number rises by one per message.
+    /// The message is written by the next commit. The number rises by one per message.
     Waits(u64),
-    /// It was here before, or waits already: nothing is to be done but that commit.
+    /// The message is stored already, or waits: only that commit is needed.
     Known,
 }
 
@@ -123,7 +123,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Those of two stores together.
+    /// Returns the sum of the counters of two stores.
     #[must_use]
     pub fn and(self, other: Counters) -> Counters {
         Counters {
@@ -296,7 +296,7 @@ impl<D: Disk> FileStore<D> {
             }
         }
         for &place in &listed {
-            // Of what waits some may be in a file that was closed meanwhile, and is on disk.
+            // Some waiting messages may be in a file that was closed meanwhile, and is on disk.
             let unsynced = self.chains[place].segment.as_ref().is_some_and(|one| one.dirty)
                 || self.chains[place].waiting.written > 0;
             if self.settings.fsync == Fsync::Always && unsynced {
@@ -328,8 +328,8 @@ impl<D: Disk> FileStore<D> {
         self.counters.messages += chain.settle() as u64;
     }
 
-    /// Gives up the messages that wait, after a commit failed: what they were taken by. They are not
-    /// written, and not known as here before.
+    /// Drops the messages that wait, after a commit failed; returns their tickets. They are not written, and
+    /// not known as stored.
     pub fn withdraw(&mut self) -> Vec<u64> {
         let mut tickets = Vec::new();
         for place in std::mem::take(&mut self.listed) {
@@ -463,7 +463,7 @@ impl<D: Disk> FileStore<D> {
         }
     }
 
-    /// Makes sure that two more files can be open.
+    /// Closes files until two more can be opened.
     pub(in crate::file) fn make_way(&mut self) {
         let chains = &self.chains;
         let is_open = |place: &usize| {
@@ -486,7 +486,7 @@ impl<D: Disk> FileStore<D> {
         let chain = &mut self.chains[place];
         if let Some(segment) = chain.segment.take() {
             self.counters.given_up += 1;
-            // It goes in its time as the others do, if it is still there.
+            // It is removed in its turn like others, if it still exists.
             self.files.add(Closed {
                 path: segment.path,
                 chain: place,
@@ -496,7 +496,7 @@ impl<D: Disk> FileStore<D> {
                 compressed: true,
             });
         }
-        // Of what waits nothing is known to be anywhere.
+        // It is unknown whether any waiting message was written.
         chain.undone();
     }
 
@@ -509,7 +509,7 @@ impl<D: Disk> FileStore<D> {
     pub(in crate::file) fn sync(&mut self, place: usize) -> Result<(), StoreError> {
         let there = match self.chains[place].segment.as_ref().map(|segment| segment.dirty) {
             Some(true) => self.open_segment(place)?,
-            // What was there before was synced when it was closed.
+            // Earlier data was synced when its file was closed.
             Some(false) | None => {
                 self.on_disk(place);
                 return Ok(());

@@ -38,7 +38,7 @@ impl<D: Disk> FileStore<D> {
         let ages = self.ages && self.settings.retention.age.is_some();
         if ages && now.abs_diff(self.aged) >= 60 * SECOND {
             self.aged = now;
-            // Nobody writes to them, and they are as old as those that go.
+            // No process writes to them, and they are as old as files that are removed.
             let age = self.settings.retention.age.unwrap_or(u64::MAX);
             self.end(|_, last| last.saturating_add(age) <= now);
         }
@@ -48,7 +48,7 @@ impl<D: Disk> FileStore<D> {
 
     /// Does at most `most` of what is due.
     pub(in crate::file) fn work(&mut self, most: usize, failed: &mut Option<StoreError>) {
-        // What fails is due again with the next tick.
+        // A failed one is due again at the next tick.
         for _ in 0..most.min(self.due.len()) {
             let done = match self.due.pop_front() {
                 Some(Due::Sync(place)) => self.sync_or_mark(place),
@@ -126,7 +126,7 @@ impl<D: Disk> FileStore<D> {
         };
         match self.files.again(&compression.closed) {
             Some(closed) if closed.path == compression.closed.path => {}
-            // It went, or has another name: what has the old one may be written to.
+            // It was removed or renamed: the file with the old name may be in use.
             now => {
                 compression.abandon(&self.disk);
                 now.into_iter().for_each(|closed| self.files.add(closed));
@@ -175,7 +175,7 @@ impl<D: Disk> FileStore<D> {
                     && known.store == self.settings.name.as_bytes()
                     && topic == self.chains[closed.chain].topic.as_ref()
             }
-            // What is left of it may go.
+            // The remaining files of it may be removed.
             _ => true,
         }
     }
