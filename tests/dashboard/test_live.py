@@ -233,7 +233,7 @@ def test_the_page_continues_when_the_engine_is_back(
     tmp_path: Path, serve: Serve, redis_url: str
 ) -> None:
     port = free_port()
-    page = serve(f"redis://127.0.0.1:{port}?timeout=0.5", write=True)
+    page = serve(f"redis://127.0.0.1:{port}?timeout=1.5", write=True)
     assert "error" in page.get("server")
     assert page.get("queues", 503)["error"]
     assert page.post("queues/q/pause", {}, 503)["error"]

@@ -380,12 +380,12 @@ def test_a_client_without_a_suitable_node_is_given_the_reason(pair: Pair) -> Non
         ("nobody", pair.name, "no node of cluster 'nobody' has announced itself"),
         (pair.name, "other", f"serves table 'other'; they serve {pair.name}"),
     ):
-        client = interlock.connect(f"{pair.url}/{cluster}?timeout=0.3")
+        client = interlock.connect(f"{pair.url}/{cluster}?timeout=1")
         with client, pytest.raises(EngineUnavailable, match=why):
             client.table(other, Presence).get("k")
     for one in pair.gates:
         one.close()
-    with pair.table("timeout=0.5") as table, pytest.raises(EngineUnavailable, match="attempts"):
+    with pair.table("timeout=1") as table, pytest.raises(EngineUnavailable, match="attempts"):
         table.get("k")
     client = interlock.connect("interlock+cluster://127.0.0.1:1/c?timeout=0.3")
     with client, pytest.raises(EngineUnavailable, match="did not answer"):
@@ -393,7 +393,7 @@ def test_a_client_without_a_suitable_node_is_given_the_reason(pair: Pair) -> Non
 
 
 def test_a_refusal_that_lasts_until_the_timeout_is_raised_as_not_applied(pair: Pair) -> None:
-    with pair.table("dc=east&timeout=0.5") as table:
+    with pair.table("dc=east&timeout=2") as table:
         table["k"] = ONE
         for one in pair.gates:
             one.spoil(b"INCR", *[says("TRYAGAIN it drains just now")] * 100)
@@ -471,7 +471,7 @@ def test_nodes_can_require_another_user_than_the_engine(redis_url: str, name: st
         url = redis_url.replace("redis:", "interlock+cluster:")
         with interlock.connect(f"{url}?user=app&password=a%20b") as client:
             client.table(name, Presence)["k"] = ONE
-        client = interlock.connect(f"{url}?timeout=1")
+        client = interlock.connect(f"{url}?timeout=2")
         with client, pytest.raises(EngineUnavailable, match=r"NOAUTH.*[?]user=USER&password="):
             client.table(name, Presence).get("k")
     SharedTable.remove(name)

@@ -139,7 +139,7 @@ def test_a_node_that_hangs_is_reported_as_not_answering(nodes: NodeCluster, run:
     process = nodes.nodes[hung].process
     process.send_signal(signal.SIGSTOP)
     try:
-        done = run("status", url=f"{nodes.url}?timeout=0.5")
+        done = run("status", url=f"{nodes.url}?timeout=2")
     finally:
         process.send_signal(signal.SIGCONT)
     assert done.code == 1

@@ -240,7 +240,7 @@ def test_status_shows_the_nodes_while_their_engine_is_away(
 
     with node_cluster(tmp_path, "a", "b") as made:
         a, b = made.nodes["a"], made.nodes["b"]
-        made.url += "?timeout=0.5"
+        made.url += "?timeout=1.5"
         eventually(lambda: all(len(status(one)["nodes"]) == 1 for one in (a, b)))
         seen_by("one who has looked before")
         assert run(capsys, made, "status")[0] == 0

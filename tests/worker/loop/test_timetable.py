@@ -159,10 +159,10 @@ def ticking(app: App, seen: list[int]) -> None:
 
 def test_ticks_go_on_where_an_engine_was_that_is_started_again(tmp_path: Path) -> None:
     seen: list[int] = []
-    app = App(send_timeout=1)
+    app = App(send_timeout=3)
     ticking(app, seen)
     with redis_server(tmp_path, *STORED) as (_, port):
-        app.url = f"redis://127.0.0.1:{port}?timeout=1"
+        app.url = f"redis://127.0.0.1:{port}?timeout=3"
         workers = [app.worker(threads=1).start() for _ in range(2)]
         wait_for(lambda: len(seen) >= 1, "no tick")
     last = seen[-1]

@@ -22,7 +22,7 @@ def test_a_worker_survives_an_engine_outage_and_settles_finished_messages_afterw
 ) -> None:
     gate, begun = threading.Event(), threading.Event()
     attempts: list[tuple[int, int]] = []
-    app = App(send_timeout=1, audit=True)
+    app = App(send_timeout=3, audit=True)
 
     @app.task(keys="{number}")
     def f(number: int) -> None:
@@ -31,7 +31,7 @@ def test_a_worker_survives_an_engine_outage_and_settles_finished_messages_afterw
         attempts.append((number, current_lease().attempt))
 
     with redis_server(tmp_path, *STORED) as (_, port):
-        app.url = f"redis://127.0.0.1:{port}?timeout=1"
+        app.url = f"redis://127.0.0.1:{port}?timeout=3"
         worker = app.worker(threads=2).start()
         f.send(1)
         assert begun.wait(30)
@@ -55,7 +55,7 @@ def test_a_stop_meets_its_deadline_while_the_engine_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, begun = threading.Event(), threading.Event()
-    with App(send_timeout=1) as app:
+    with App(send_timeout=3) as app:
 
         @app.task
         def f() -> None:
@@ -63,7 +63,7 @@ def test_a_stop_meets_its_deadline_while_the_engine_is_away(
             gate.wait(30)
 
         with redis_server(tmp_path) as (_, port):
-            app.url = f"redis://127.0.0.1:{port}?timeout=1"
+            app.url = f"redis://127.0.0.1:{port}?timeout=3"
             worker = app.worker(threads=2).start()
             f.send()
             assert begun.wait(30)
