@@ -298,6 +298,7 @@ def test_a_lost_lease_of_a_batch_is_logged_and_the_rest_is_settled(
     assert queue.stats().acks == 400
 
 
+@pytest.mark.watchdog(180)
 def test_batches_survive_an_engine_outage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     app = App(send_timeout=1, audit=True)
     seen: Counter[int] = Counter()
@@ -320,7 +321,7 @@ def test_batches_survive_an_engine_outage(tmp_path: Path, caplog: pytest.LogCapt
     gate.set()
     wait_for(lambda: "trying again in" in caplog.text, "it was not missed")
     with redis_server(tmp_path, *stored, wanted=port):
-        queue_of(app).join(60)
+        queue_of(app).join(120)
         assert worker.stop(30) is True
         assert queue_of(app).stats().acks == 2000
     # Messages leased when it went are settled with their own lease: nothing is handled twice.
