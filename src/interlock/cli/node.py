@@ -157,6 +157,8 @@ def run(given: argparse.Namespace) -> int:
         return _refuse(f"--table is {given.table!r}; allowed: NAME=FILE.py:CLASS")
     if given.lease is not None:
         return _refuse(NO_LEASE)
+    if re.fullmatch("0?[0-5][0-7]{2}", given.mode):
+        return _refuse(NO_MODE.format(given.mode))
     try:
         row = load_row(reference)
         if given.peer_user and not os.environ.get("INTERLOCK_PEER_PASSWORD"):
@@ -325,6 +327,9 @@ ARGUMENTS = {
 OF_TABLE = re.compile(r"^table\[0\]\.(\w+) is (.*) \(flag --table\)")
 """An error of the configuration about a table's flag."""
 NO_LEASE = "--lease: nodes have no lease; --timeout limits how long a write may take"
+NO_MODE = (
+    "--mode is {!r}; allowed: permissions that let the node read and write its table: 600, 660"
+)
 NO_PASSWORD = "--peer-user has no password: set the variable INTERLOCK_PEER_PASSWORD"
 BROKEN = 1
 BAD_INPUT = 2

@@ -136,10 +136,11 @@ class Node:
             self.hub.stop()
 
         yield self.hub.start, no_more_clients
+        # Before the announcement, whose client takes longer to import than many rows to read.
+        yield partial(self._databases.start, node), self._databases.close
         figures, membership = self.figures, self._membership
         figures.membership = membership
         yield membership.start, membership.close
-        yield partial(self._databases.start, node), self._databases.close
         for link in self._links:
             yield partial(link.start, node), link.close
         given = Given(node, self._folder)

@@ -362,6 +362,7 @@ def test_invalid_flags_are_named(
         ((*given, "--from-database"), "--from-database is set, and there is no database: set"),
         ((*given, "--partitions", "hash:4", "--database", f"sqlite:///{tmp_path}/db"),
          "--partitions is 'hash:4', and url names SQLite, which has none; allowed: postgresql://"),
+        ((*given, "--mode", "000"), "--mode is '000'; allowed: permissions that let the node read"),
         ((*given, "--partitions", "some", "--database", "postgresql:///db"),
          "--partitions is 'some'; allowed: hash:N, time:day, time:month"),
         ((*given, "--database", "db"), "--database is 'db'; allowed: sqlite:///PATH, postgresql"),

@@ -261,7 +261,7 @@ class Kafka(Engine):
                 f"listeners={here},CONTROLLER://{controller}\nadvertised.listeners={here}\n"
                 f"controller.listener.names=CONTROLLER\n"
                 f"listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,"
-                f"SASL_PLAINTEXT:SASL_PLAINTEXT\n"
+                f"SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL\n"
                 f"inter.broker.listener.name=PLAINTEXT\nlog.dirs={self.folder}/data\n"
                 f"offsets.topic.replication.factor=1\n"
                 f"transaction.state.log.replication.factor=1\n"

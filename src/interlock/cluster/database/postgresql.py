@@ -55,6 +55,7 @@ _WAYS_IN = {
     "authentication failed": _LOGIN,
     "no password supplied": _LOGIN,
     "does not exist": "create it, or correct --database",
+    "failed to resolve host": "check the host in --database, and the name servers",
     "Connection refused": "start it; the node continues by itself",
 }
 """The same for those without a code: of a connection that was not made."""

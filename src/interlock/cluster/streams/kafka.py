@@ -478,6 +478,9 @@ class KafkaStream:
             return StreamDenied(self._text(text))
         if error.code() == KafkaError._AUTHENTICATION:
             return StreamDenied(self._text(f"{LOGIN}: {error.str()}"))
+        if error.code() == KafkaError._SSL and "certificate" in error.str():
+            text = f"{error.str()}; name the file of its authority with ?ca=FILE"
+            return StreamUnavailable(self._text(text))
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             text = f"{error.str()}: raise max.message.bytes of the topic to {self._most}"
             return StreamUnavailable(self._text(text))

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from interlock.client.url import without_password
+from interlock.cluster.streams.looped import trusting
 
 LOG = {
     "message.timestamp.type": ("LogAppendTime", "the times of entries are Kafka's"),
@@ -24,14 +25,20 @@ READING = {
 
 
 def client_settings(call: str, url: str) -> dict[str, Any]:
-    """Return the settings of librdkafka that a URL says. ValueError: it says none."""
+    """Return the settings of librdkafka that a URL says.
+
+    Raises:
+        ValueError: it says none, or its file `ca` has no certificate.
+        OSError: that file cannot be read.
+    """
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    ca = query.pop("ca", "")
     if not parts.netloc or parts.path.strip("/"):
         raise ValueError(
             f"{call}: url is {without_password(url)!r}; allowed: "
-            f"kafka://USER:PASSWORD@HOST:PORT, several with commas between, and settings of "
-            f"librdkafka behind ?"
+            f"kafka://USER:PASSWORD@HOST:PORT, several with commas between, ?ca=FILE for TLS "
+            f"with the authority of the certificates, and settings of librdkafka behind ?"
         )
     credentials, _, hosts = parts.netloc.rpartition("@")
     user, _, password = credentials.partition(":")
@@ -43,4 +50,8 @@ def client_settings(call: str, url: str) -> dict[str, Any]:
             "sasl.username": unquote(user),
             "sasl.password": unquote(password),
         }
+    if ca:
+        trusting(ca)
+        protocol = "SASL_SSL" if user else "SSL"
+        settings |= {"security.protocol": protocol, "ssl.ca.location": ca}
     return settings | query

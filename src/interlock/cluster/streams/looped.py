@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import ssl
 import threading
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, TypeVar
 
 from interlock.cluster.streams.protocol import PositionLost, StreamUnavailable
@@ -76,6 +78,14 @@ class Looped:
 
     def _meant(self, error: Exception) -> StreamUnavailable:
         """Return what an error of the client means."""
+        # Clients wrap the errors of TLS.
+        for cause in (error, error.__cause__, error.__context__):
+            if isinstance(cause, ssl.SSLCertVerificationError):
+                advice = "name the file of its authority with ?ca=FILE"
+                text = f"its certificate is refused: {cause.verify_message}; {advice}"
+                return StreamUnavailable(self._text(text))
+            if isinstance(cause, ssl.SSLError):
+                return StreamUnavailable(self._text(f"TLS failed, if this port has it: {cause}"))
         return StreamUnavailable(self._text(str(error) or type(error).__name__))
 
     def _silent(self, limit: float) -> str:
@@ -135,3 +145,20 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(asyncio.sleep(0))
     finally:
         loop.close()
+
+
+def trusting(ca: str) -> ssl.SSLContext:
+    """Return what checks certificates: by an authority's file, or by those of the system.
+
+    Raises:
+        ValueError: the file has no certificate.
+        OSError: it cannot be read.
+    """
+    if not ca:
+        return ssl.create_default_context()
+    text = Path(ca).read_text(errors="replace")
+    with contextlib.suppress(ssl.SSLError, ValueError):
+        # An empty text would mean the authorities of the system.
+        if text:
+            return ssl.create_default_context(cadata=text)
+    raise ValueError(f"open_log(): url names {ca!r} as ca, which has no certificate")

@@ -11,13 +11,12 @@ import datetime as dt
 import json
 import ssl
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from interlock import _core
 from interlock.client.url import without_password
-from interlock.cluster.streams.looped import Looped
+from interlock.cluster.streams.looped import Looped, trusting
 from interlock.cluster.streams.protocol import (
     ABSENT,
     LEAST,
@@ -68,19 +67,8 @@ def log_here(
     kind = "log" if source is None else "link"
     return NatsStream(
         url, log_name(table, dc, source), role, timeout, kind,
-        _trusting(ca) if ca or parts.scheme == "tls" else None,
+        trusting(ca) if ca or parts.scheme == "tls" else None,
     )  # fmt: skip
-
-
-def _trusting(ca: str) -> ssl.SSLContext:
-    """Return what checks certificates: by an authority's file, or by those of the system."""
-    if not ca:
-        return ssl.create_default_context()
-    text = Path(ca).read_text(errors="replace")
-    try:
-        return ssl.create_default_context(cadata=text)
-    except (ssl.SSLError, ValueError):
-        raise ValueError(f"open_log(): url names {ca!r} as ca, which has no certificate") from None
 
 
 class NatsStream(Looped):
@@ -414,11 +402,6 @@ class NatsStream(Looped):
     def _meant(self, error: Exception) -> StreamUnavailable:
         if "authorization" in str(error).lower():
             return StreamDenied(self._text(f"{LOGIN}: {error}"))
-        if isinstance(error, ssl.SSLError):
-            text = str(error)
-            if isinstance(error, ssl.SSLCertVerificationError):
-                text = f"{error.verify_message}; name the file of its authority with ?ca=FILE"
-            return StreamUnavailable(self._text(f"its certificate is refused: {text}"))
         return super()._meant(error)
 
     async def _forget_consumer(self) -> None:

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import re
+import ssl
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +20,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from interlock import _core
 from interlock.client.url import without_password
-from interlock.cluster.streams.looped import Looped
+from interlock.cluster.streams.looped import Looped, trusting
 from interlock.cluster.streams.protocol import (
     ABSENT,
     LEAST,
@@ -84,24 +85,26 @@ def log_here(
     url: str, table: str, dc: str, role: Role, timeout: float, source: str | None
 ) -> RabbitmqStream:
     """See ``open_log``."""
-    amqp, segment = _read_url(url)
+    amqp, segment, ca = _read_url(url)
     name, kind = log_name(table, dc, source), "log" if source is None else "link"
-    return RabbitmqStream(amqp, without_password(url), name, segment, timeout, kind)
+    tls = trusting(ca) if amqp.startswith("amqps:") else None
+    return RabbitmqStream(amqp, without_password(url), name, segment, timeout, kind, tls)
 
 
-def _read_url(url: str) -> tuple[str, int]:
-    """Return the URL of AMQP, and the bytes of a segment."""
+def _read_url(url: str) -> tuple[str, int, str]:
+    """Return the URL of AMQP, the bytes of a segment, and the file of an authority."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     segment = query.pop("segment", str(_SEGMENT))
-    if not parts.netloc or query or not segment.isdecimal():
+    ca, is_tls = query.pop("ca", ""), parts.scheme.startswith("rabbitmqs")
+    if not parts.netloc or query or not segment.isdecimal() or (ca and not is_tls):
         raise ValueError(
             f"open_log(): url is {without_password(url)!r}; allowed: "
-            f"rabbitmq+stream://USER:PASSWORD@HOST:PORT/VHOST, rabbitmqs+stream:// with TLS, and "
-            f"?segment=BYTES behind"
+            f"rabbitmq+stream://USER:PASSWORD@HOST:PORT/VHOST, rabbitmqs+stream:// with TLS, "
+            f"?segment=BYTES behind, and with TLS ?ca=FILE for the authority of the certificates"
         )
-    scheme = "amqps" if parts.scheme.startswith("rabbitmqs") else "amqp"
-    return urlunsplit((scheme, parts.netloc, parts.path, "", "")), int(segment)
+    scheme = "amqps" if is_tls else "amqp"
+    return urlunsplit((scheme, parts.netloc, parts.path, "", "")), int(segment), ca
 
 
 class RabbitmqStream(Looped):
@@ -113,10 +116,18 @@ class RabbitmqStream(Looped):
     )
 
     def __init__(
-        self, url: str, shown: str, name: str, segment: int, timeout: float, kind: str
+        self,
+        url: str,
+        shown: str,
+        name: str,
+        segment: int,
+        timeout: float,
+        kind: str,
+        tls: ssl.SSLContext | None,
     ) -> None:
         super().__init__(f"stream {name!r} at {shown}")
         self._url = url
+        self._tls = tls
         self._queue = f"il.{kind}.{name}"
         self._arguments: dict[str, Any] = {
             "x-queue-type": "stream",
@@ -363,7 +374,7 @@ class RabbitmqStream(Looped):
                 await self._find()
             return
         await self._drop()
-        made = await aio_pika.connect(self._url, timeout=self._timeout)
+        made = await aio_pika.connect(self._url, timeout=self._timeout, ssl_context=self._tls)
 
         def ended(*_: Any) -> None:
             # Pending requests will get no answer.
@@ -404,7 +415,11 @@ class RabbitmqStream(Looped):
             return StreamDenied(self._text(f"{LOGIN}: {error}"))
         if isinstance(error, (ChannelAccessRefused, ConnectionNotAllowed)):
             return StreamDenied(self._text(f"its user lacks a right: {error}"))
-        return super()._meant(error)
+        meant = super()._meant(error)
+        if self._connection is None and self._tls is None and "reset" in str(error):
+            hint = "if this port has TLS, the URL begins with rabbitmqs+stream://"
+            return StreamUnavailable(f"{meant}; {hint}")
+        return meant
 
     def _silent(self, limit: float) -> str:
         # The client tells it in its own log alone.
