@@ -10,8 +10,8 @@ INTEGERS = ("call", "wait", "count", "duration", "window", "limit")
 def hub_functions(wire: Wire) -> str:
     """Return the functions as subcommands of FCALL and FCALL_RO."""
     lines = [
-        "//! The functions of keyed queues as subcommands, so that rights, COMMAND and its texts",
-        "//! know each by its name.",
+        "//! The functions of keyed queues, declared as subcommands, so that rights and COMMAND",
+        "//! refer to each by name.",
         "",
         "use super::queues::{function, CONSUME, DECLARE, OPERATE, PRODUCE, READ};",
         "use super::{Access, Action, Argument, Command, ARGUMENT};",

@@ -56,7 +56,7 @@ def functions(wire: Wire) -> str:
     """Return the enum of the functions."""
     all_ = wire.functions
     lines = [
-        "//! The functions by name, and the class of each, to which rights attach.",
+        "//! The functions by name, and the class of each, by which rights are granted.",
         "",
         "/// The class of rights that a call needs.",
         "#[derive(Clone, Copy, Debug, PartialEq, Eq)]",
@@ -107,7 +107,7 @@ def functions(wire: Wire) -> str:
 def records(wire: Wire) -> str:
     """Return the enum of what a journal records."""
     lines = [
-        "//! The records of a journal, and the numbers of that, which stay what they are.",
+        "//! The numbers of the journal's records, which never change.",
         "",
         "use super::functions::Function;",
         "",

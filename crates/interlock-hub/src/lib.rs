@@ -20,8 +20,8 @@
 //! | [`net`] | sockets, TLS and epoll |
 //! | [`server`] | start, drain, stop |
 //!
-//! What decides is kept apart from what touches the world: up to `session` nothing knows a socket or
-//! reads a clock.
+//! The modules up to `session` use no sockets and read no clock, so that tests can drive them with bytes
+//! and times.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("the hub waits with epoll and runs on Linux only");

@@ -1,4 +1,4 @@
-//! Reading records again, one after the other, while others are written.
+//! Reads records in order while others are written.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The log in an engine that other threads talk to and that may block: Python's streams.
+//! The log in an engine that is used by other threads and may block: Python's streams.
 //!
 //! The loop has the [`Bridge`]; the threads have [`Far`] ends of it. One thread takes entries to
 //! append and reports the outcome, another delivers entries that it has read, a third does chores

@@ -1,4 +1,4 @@
-//! Dates and hours out of a time, as names of files have them.
+//! Converts a time to the dates and hours used in file names.
 
 /// The clock that names of files follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

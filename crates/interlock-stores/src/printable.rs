@@ -1,4 +1,4 @@
-//! Text from elsewhere as a log may have it.
+//! Escapes foreign text for a log.
 
 use std::borrow::Cow;
 

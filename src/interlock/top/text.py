@@ -12,7 +12,7 @@ __all__ = ["cell", "course", "duration", "keys", "number", "one_line"]
 
 
 def one_line(text: str, width: int = 80) -> str:
-    """Return it with terminal control characters escaped, cut to a width."""
+    """Return a text with terminal control characters escaped, cut to a width."""
     plain = printable(text[: width + 1])
     return plain if len(plain) <= width else plain[: width - 1] + "…"
 

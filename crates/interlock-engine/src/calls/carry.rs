@@ -1,4 +1,4 @@
-//! The data that is read of a queue to carry it elsewhere, beside its messages.
+//! The data of a queue, in addition to its messages, that an export needs.
 
 use interlock_core::queue::parts::dead::Dead;
 

@@ -1,4 +1,4 @@
-//! The calls of a journal, made again.
+//! Repeats the calls of a journal.
 
 use interlock_core::queue::scheduler::Budget;
 use interlock_core::queue::types::Time;

@@ -1,4 +1,4 @@
-//! The queues of an engine by name, found at once, and told a page at a time.
+//! The queues of an engine by name: finds one directly, and lists them in pages.
 
 use std::collections::BTreeMap;
 

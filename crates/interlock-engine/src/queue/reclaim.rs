@@ -1,4 +1,4 @@
-//! Memory that queues keep without need, given back.
+//! Frees memory that queues no longer need.
 //!
 //! - A queue that was never declared, paused or sealed, and in which nothing was ever put, is
 //!   *blank*: it is dropped after the call that made it. Its reply is kept for a while, for a

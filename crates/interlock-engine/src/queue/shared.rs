@@ -1,4 +1,4 @@
-//! The state that all queues of an engine have in common, and the context that a call is given.
+//! The state that all queues of an engine share, and the context of a call.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};

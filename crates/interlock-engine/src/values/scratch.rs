@@ -1,5 +1,5 @@
-//! Room that one call leaves for the next one of its thread: to take memory from the allocator and to give
-//! it back costs more than most of what a call does with it.
+//! Allocations that a call leaves for the next one on its thread: to take memory from the allocator and to
+//! give it back costs more than most of what a call does with it.
 
 use std::cell::RefCell;
 use std::ops::Deref;

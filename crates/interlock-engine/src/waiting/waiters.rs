@@ -1,4 +1,4 @@
-//! Calls that wait, in the order in which they came, and whom they are to be answered to.
+//! Parked calls in order of arrival, with the clients to answer.
 
 mod puts;
 pub mod serve;

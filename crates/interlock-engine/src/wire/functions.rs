@@ -1,6 +1,6 @@
 // Made by `make generate` from wire/: change that.
 
-//! The functions by name, and the class of each, to which rights attach.
+//! The functions by name, and the class of each, by which rights are granted.
 
 /// The class of rights that a call needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

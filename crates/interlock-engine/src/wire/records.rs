@@ -1,6 +1,6 @@
 // Made by `make generate` from wire/: change that.
 
-//! The records of a journal, and the numbers of that, which stay what they are.
+//! The numbers of the journal's records, which never change.
 
 use super::functions::Function;
 

@@ -1,7 +1,7 @@
 // Made by `make generate` from wire/: change that.
 
-//! The functions of keyed queues as subcommands, so that rights, COMMAND and its texts
-//! know each by its name.
+//! The functions of keyed queues, declared as subcommands, so that rights and COMMAND
+//! refer to each by name.
 
 use super::queues::{function, CONSUME, DECLARE, OPERATE, PRODUCE, READ};
 use super::{Access, Action, Argument, Command, ARGUMENT};

@@ -1,4 +1,4 @@
-//! Declarations of what any server of Redis is asked by operators and clients.
+//! Declarations of commands that operators and clients send to any Redis server.
 
 use super::{Action, Argument, Command, ADMIN, ADMIN_FLAGS, ARGUMENT, COMMAND, HELP};
 

@@ -1,4 +1,4 @@
-//! Listening sockets that were opened by who started the process, as systemd does it.
+//! Listening sockets passed to the process by its parent, such as systemd.
 
 use std::io;
 use std::net::TcpListener;

@@ -1,4 +1,4 @@
-//! A socket that is listened on.
+//! A listening socket.
 
 use std::io;
 use std::net::TcpListener;

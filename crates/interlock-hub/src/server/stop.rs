@@ -1,4 +1,4 @@
-//! The end of a thread that sleeps between two looks.
+//! Stops a thread that sleeps between two checks.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The state that all workers share, and the state that each has for itself, both without sockets.
+//! The state that all workers share, and the state of one worker, both without sockets.
 //!
 //! A module imports only modules above it in this table; this one is below them all.
 //!

@@ -1,4 +1,4 @@
-//! A file store as a sink.
+//! A sink that writes to a file store.
 
 use std::collections::HashSet;
 

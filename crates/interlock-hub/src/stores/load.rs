@@ -1,4 +1,4 @@
-//! Messages that a thread has taken and that are not all put where they belong.
+//! Messages that a thread has taken from the queue and not written completely.
 
 use interlock_stores::spool::Spooled;
 use interlock_stores::Message;

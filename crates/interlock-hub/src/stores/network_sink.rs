@@ -1,4 +1,4 @@
-//! A server that messages are sent to, as a sink.
+//! A sink that sends messages to a server.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The messages of one worker's turn that stores want.
+//! The messages of a worker's turn that are passed to stores.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;

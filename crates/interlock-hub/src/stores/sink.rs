@@ -1,4 +1,4 @@
-//! The place where a thread puts messages.
+//! The destination of a store's messages.
 
 use interlock_stores::file::Counters;
 use interlock_stores::StoreError;

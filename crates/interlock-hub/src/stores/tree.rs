@@ -1,4 +1,4 @@
-//! Sinks, as stores are declared.
+//! Creates the sinks of declared stores.
 
 use super::fan_out_sink::{Multiple, Named, Priority};
 use super::file_sink::FileSink;

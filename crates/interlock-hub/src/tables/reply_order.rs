@@ -1,5 +1,4 @@
-//! The writes of one connection that wait for their replies, which go out in the order in which the client
-//! sent them.
+//! The writes of one connection that wait for replies, which are sent in the order of the writes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! All that one worker published in one turn, encoded once for every subscriber of every worker.
+//! The messages that one worker published in one turn, encoded once for all subscribers.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! The coroutine that `AsyncQueue.put` and `get` give to be awaited.
+//! The coroutine that `AsyncQueue.put` and `get` return.
 //!
 //! A coroutine of Python costs as much as the rest of the call. This one tries, when it is first
 //! sent into, what the queue can do at once; if that does not suffice it makes the coroutine

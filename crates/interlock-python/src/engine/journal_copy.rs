@@ -1,4 +1,4 @@
-//! A copy of a hub's journal out of its folder, from Python.
+//! Copies a hub's journal from its folder, for Python.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The arguments of a put, told by pointers.
+//! The arguments of a put, recognised by pointer comparison.
 
 use pyo3::ffi::{self, PyObject, Py_ssize_t};
 use pyo3::prelude::*;

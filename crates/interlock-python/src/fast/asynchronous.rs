@@ -1,4 +1,4 @@
-//! The calls of the asyncio face.
+//! The fast path of `put` and `get` of the asyncio API.
 //!
 //! `try_put` and `try_get_async` are for the forms that the [coroutine](crate::asyncio::coroutine) does not
 //! take, such as those with `timeout=`, and for `get_nowait`. Benefit: without the coroutine an

@@ -1,5 +1,4 @@
-//! The three calls that every message makes, `put`, `get` and `ack`, entered straight from the
-//! interpreter.
+//! The fast paths of `put`, `get` and `ack`, which the interpreter calls directly.
 //!
 //! PyO3's own entry parses arguments by comparing names as text and counts each entry and exit in
 //! thread-local storage, which together cost more than the queue does. Here the usual forms

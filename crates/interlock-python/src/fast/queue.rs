@@ -1,4 +1,4 @@
-//! `put` and `get` of a queue, `ack` of a lease.
+//! The fast paths of `put` and `get` of a queue, and of `ack` of a lease.
 
 use interlock_core::key::KeyRef;
 use interlock_core::queue::scheduler::{Grant, Put};

@@ -1,4 +1,4 @@
-//! Explanations and statistics, as plain tuples and dicts that the Python layer gives their classes.
+//! Explanations and statistics, as plain tuples and dicts from which Python creates its classes.
 
 use interlock_core::queue::calls::roots::{Root, Roots};
 use interlock_core::queue::schedules::trace::Runner;

@@ -1,4 +1,4 @@
-//! A lease as Python holds it.
+//! The Python class of a lease.
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU8, Ordering};

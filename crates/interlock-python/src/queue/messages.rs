@@ -1,4 +1,4 @@
-//! Messages in the order of their puts, copied out from under the lock, which is held for some at a time.
+//! Lists messages in the order of their puts. Copies them a few at a time, each time under the lock.
 
 use std::collections::BTreeMap;
 

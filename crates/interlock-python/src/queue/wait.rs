@@ -1,4 +1,4 @@
-//! Waiting with the GIL released; looking, always, with it held.
+//! Waits with the GIL released; checks the queue only with the GIL held.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

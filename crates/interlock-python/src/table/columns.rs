@@ -1,4 +1,4 @@
-//! Values of columns, to Python and back; one column of a row.
+//! Converts values of columns to and from Python; calls on one column of a row.
 
 use std::borrow::Cow;
 

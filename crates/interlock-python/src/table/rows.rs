@@ -1,4 +1,4 @@
-//! Rows as a whole.
+//! Calls on complete rows.
 
 use std::time::Duration;
 

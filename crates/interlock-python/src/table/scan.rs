@@ -1,4 +1,4 @@
-//! Going over all rows, a batch at a time.
+//! Iterates over all rows, a batch at a time.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};

@@ -7,7 +7,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{CertificateError, ClientConfig, ClientConnection, Error, RootCertStore};
 
-/// Authorities that are trusted, our certificate, and the name that is to be reached.
+/// Trusted authorities, our certificate, and the server's name.
 #[derive(Clone, Debug)]
 pub struct Tls {
     config: Arc<ClientConfig>,
@@ -15,8 +15,9 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// `server` is the name that its certificate must be for. `authorities`, as PEM, must have signed that;
-    /// `None`: those that this machine trusts. `identity`: certificates and key, as PEM, that we show.
+    /// `server`: the name that the server's certificate must have. `authorities`: PEM of the authorities of
+    /// which one must have signed it; `None`: those that this machine trusts. `identity`: PEM of our own
+    /// certificates and key.
     ///
     /// # Errors
     ///
@@ -37,7 +38,7 @@ impl Tls {
             }
             None => {
                 for authority in of_this_machine()? {
-                    // One that cannot be read is one that is not trusted.
+                    // An authority that cannot be parsed is left out.
                     let _ = roots.add(authority);
                 }
             }
@@ -70,7 +71,7 @@ impl Tls {
     }
 }
 
-/// The authorities in the file that OpenSSL would read, which its variables may name.
+/// Returns the authorities in OpenSSL's default file, or in the file named by its environment variables.
 fn of_this_machine() -> Result<Vec<CertificateDer<'static>>, String> {
     let Some(path) = openssl_probe::probe().cert_file else { return Ok(Vec::new()) };
     let wrong = |error: &dyn std::fmt::Display| format!("ca: {}: {error}", path.display());

@@ -1,4 +1,4 @@
-//! A connection to an upstream, which never waits without a deadline.
+//! A connection to an upstream. It never waits without a deadline.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};

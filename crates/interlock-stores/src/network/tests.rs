@@ -1,4 +1,4 @@
-//! The client against servers that do as each test says.
+//! Tests of the client against scripted servers.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

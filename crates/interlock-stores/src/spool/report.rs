@@ -1,4 +1,4 @@
-//! The findings of an opening.
+//! The findings when a spool is opened.
 
 use std::fmt;
 

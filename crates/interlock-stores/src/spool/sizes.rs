@@ -1,4 +1,4 @@
-//! Bytes and messages that wait in a spool.
+//! Number of bytes and messages that wait in a spool.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! The resize word, and the rows that nobody writes while the table is handed over to another memory.
+//! The resize word, and freezing the slots of a table while its rows are moved to another memory.
 //!
 //! | resize word | meaning |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Finishing or undoing what a dead writer left.
+//! Finishes or undoes the unfinished write of a dead writer.
 //!
 //! Any number may be at it at once, and each may be overtaken or die: every change is a compare-and-swap
 //! from exactly the word that the dead one left, read before it was made sure who left it. A move is

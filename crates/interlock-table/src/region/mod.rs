@@ -1,4 +1,4 @@
-//! Making a table, finding one, and being one of those who have it open.
+//! Creates, finds and opens the memory of a table.
 //!
 //! A table is built as a file without a name and then linked to its name, so that half of one is
 //! never visible, a creator that dies leaves nothing, and of two creators one finds the other's.

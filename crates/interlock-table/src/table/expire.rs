@@ -1,4 +1,4 @@
-//! Times at which rows expire, and at which they were last accessed; by redis-py's names.
+//! Expiry and last access of rows, with the names of redis-py.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! All rows, and what there is to know of a table.
+//! Iterates over all rows; figures of a table.
 
 use crate::error::Error;
 use crate::layout::geometry::{control, CANDIDATES, KEY, KEY_LENGTH, LEVELS, SLOTS};

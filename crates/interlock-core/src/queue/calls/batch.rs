@@ -1,5 +1,5 @@
-//! Granting, extending and ending leases of many messages, as they are given across processes (clause 8).
-//! A heartbeat is then one write, however many messages are out.
+//! Leases of many messages: granting, extending and ending them. Engines use them (clause 8). A heartbeat is
+//! then one write, however many messages are out.
 //!
 //! Each message keeps a lease of its own, which names its batch, so that the calls on a lease
 //! (`ack`, `revoke`, `explain`) need not know about batches.

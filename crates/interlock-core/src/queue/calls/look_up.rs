@@ -1,4 +1,4 @@
-//! Questions to a scheduler that do not change it.
+//! Calls that read the scheduler without changing it.
 
 use crate::key::Key;
 use crate::queue::parts::watch::Watch;

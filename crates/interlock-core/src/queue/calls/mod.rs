@@ -1,4 +1,4 @@
-//! Calls on the scheduler, each over several of its [parts](super::parts).
+//! Calls on the scheduler. Each uses several of its [parts](super::parts).
 //!
 //! | module | calls |
 //! |---|---|

@@ -1,5 +1,4 @@
-//! Counts of messages and events, the room that is left, and when so much has been freed that
-//! memory should be returned.
+//! Counts of messages and events, the remaining room, and whether enough was freed to return memory.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Messages that have no place yet, for they were put with a delay (clause 12).
+//! Delayed messages, which have no place yet (clause 12).
 
 use hashbrown::HashMap;
 

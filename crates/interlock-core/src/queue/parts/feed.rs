@@ -1,5 +1,4 @@
-//! Events of messages, noted for somebody who watches; nothing is, and nothing is paid but one
-//! comparison, while nobody does.
+//! Events of messages, noted for watchers. Without watchers nothing is noted, at the cost of one comparison.
 //!
 //! ```
 //! use interlock_core::queue::parts::feed::Change;

@@ -1,4 +1,4 @@
-//! From a message's id to its place, and from its id to the time of its put.
+//! Finds a message's slot, and the time of its put, by its id.
 //!
 //! Ids rise by one, so the unsettled ones are nearly a window of numbers: an id's place is written at
 //! `id mod size`. A message that outlives a whole turn of the window moves to a side map.

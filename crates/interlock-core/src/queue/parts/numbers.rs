@@ -1,4 +1,4 @@
-//! The one rising series of ids and sequences, and the times at which its numbers were given.
+//! The rising series of numbers for ids and sequences, and the times at which they were given.
 
 use crate::queue::parts::index::PutTimes;
 use crate::queue::types::Time;

@@ -1,4 +1,4 @@
-//! The pause of a queue, and the ready messages that were found to wait for a paused key (clause 22).
+//! The pause of a queue, and ready messages set aside because a key of them is paused (clause 22).
 
 use std::collections::VecDeque;
 

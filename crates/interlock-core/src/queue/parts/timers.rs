@@ -1,4 +1,4 @@
-//! Times that fall due, in a heap whose entries can be taken out again (clauses 8, 12, 20).
+//! Due times, in a heap from which any entry can be removed (clauses 8, 12, 20).
 //!
 //! A plain heap would keep an entry for each lease until its deadline, thirty seconds of garbage at
 //! a million leases a second. Here the owner of an entry knows its place, and takes it out.

@@ -1,4 +1,4 @@
-//! A queue out of its [`dump`](super::dump).
+//! Restores a queue from its [`dump`](super::dump).
 //!
 //! Messages were written in storage order; here they take their places again in sequence, so that
 //! lanes, ready sets and barriers are as before. Places are new, and handles name places, so

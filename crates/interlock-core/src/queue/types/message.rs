@@ -1,4 +1,4 @@
-//! An unsettled message as the scheduler keeps it.
+//! The scheduler's record of an unsettled message.
 
 use std::sync::Arc;
 

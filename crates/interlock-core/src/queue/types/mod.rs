@@ -1,4 +1,4 @@
-//! The words of the contract as types, shared by scheduler, queue, trace and tests.
+//! Types for the terms of the contract, used by scheduler, queue, trace and tests.
 
 pub(super) mod message;
 

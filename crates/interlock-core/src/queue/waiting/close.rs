@@ -1,4 +1,4 @@
-//! The shutdown of a queue, and the waits that it ends (clauses 15, 25).
+//! Shutting a queue down, which ends waiting calls (clauses 15, 25).
 
 use crate::queue::waiting::waiters::Wait;
 use crate::queue::{Ended, Inner, Queue};

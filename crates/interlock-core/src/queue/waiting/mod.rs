@@ -1,4 +1,4 @@
-//! Callers that wait, and who is woken.
+//! Waiting callers, and the choice of those to wake.
 //!
 //! | module | responsibility |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! The short form in which the reply to a lease is kept when whole replies take too much: all but
-//! what the queue has.
+//! The short form of the reply to a lease, stored when complete replies take too much memory: it leaves out
+//! the data that the queue has.
 
 use crate::calls::settle::Answer;
 use crate::values::reply;
@@ -16,7 +16,7 @@ pub struct Short {
 }
 
 impl Short {
-    /// Short form of a reply of ours; `None` if it leases nothing.
+    /// Returns the short form of a reply; `None` if it leases nothing.
     pub fn of(function: Function, reply: &[u8]) -> Option<Short> {
         let parts = match function {
             Function::Lease | Function::Next => reply::parse(reply).ok()?,

@@ -1,4 +1,4 @@
-//! Puts that wait for room, tried again in their turn (clause 11).
+//! Parked puts, which are tried again in their turn when there is room (clause 11).
 
 use interlock_core::queue::scheduler::NoRoom;
 use interlock_core::queue::waiting::room::{Load, Need};

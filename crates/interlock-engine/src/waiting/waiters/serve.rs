@@ -1,4 +1,4 @@
-//! Answers to those who wait, when there is one or their wait is over.
+//! Answers parked calls when they can be served or their wait ends.
 
 use interlock_core::queue::types::{Kind, Time};
 

@@ -1,4 +1,4 @@
-//! One column of a row, read, set and raised.
+//! The fast paths of reading, setting and incrementing one column.
 
 use interlock_table::{By, Kind, Overflow};
 use pyo3::ffi::{self, PyObject, Py_ssize_t};

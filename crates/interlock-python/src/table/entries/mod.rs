@@ -1,5 +1,4 @@
-//! The calls of a table that a program makes most, entered straight from the interpreter, as those of a queue
-//! are in [`hot`](crate::fast).
+//! The fast paths of the most frequent calls of a table, like those of a queue in [`fast`](crate::fast).
 //!
 //! Here are the usual forms alone: a key that is a str, an int or bytes, a column by its interned
 //! name, a value of the column's very type. Other forms, failures and waits go to the ordinary

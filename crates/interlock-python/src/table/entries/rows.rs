@@ -1,4 +1,4 @@
-//! Whole rows, as objects of their class or as bytes; the slots of a mapping.
+//! The fast paths of calls on complete rows, as objects or bytes, and of the mapping operators.
 
 use std::ffi::c_int;
 

@@ -1,4 +1,4 @@
-//! A topic against its order.
+//! Reads a topic backwards.
 
 use crate::disk::{Disk, File};
 use crate::error::StoreError;

@@ -1,4 +1,4 @@
-//! An answer as a line of text, for those who compare two replays by eye or by machine.
+//! An answer as a line of text, for comparing two replays.
 
 use std::fmt::{self, Display, Formatter};
 

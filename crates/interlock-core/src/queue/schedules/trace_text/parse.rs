@@ -1,4 +1,4 @@
-//! Reads the text of a schedule; an error in a line is described in words, never a panic.
+//! Parses the text of a schedule. An error names the line and the reason; no text causes a panic.
 
 use std::fmt::Display;
 use std::str::FromStr;

@@ -1,6 +1,6 @@
 -- il1_peek: id
--- One unsettled message, or a dead letter: state, token, consumer, deadline, due, blocked, then as il1_scan
--- tells it. Nothing for any other id.
+-- Answers for one unsettled message or dead letter: state, token, consumer, deadline, due, blocked, and then the
+-- fields of il1_scan. Nothing for any other id.
 
 register('peek', function(q, from)
   local id = take_number(from, 'id')
