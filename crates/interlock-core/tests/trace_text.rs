@@ -2,8 +2,9 @@
 //!
 //! That whatever is written reads back as it was is held by `random_schedules`, on its schedules.
 
-use interlock_core::queue::schedules::trace::{Call, PutCall, Step};
+use interlock_core::queue::schedules::trace::{Answer, Call, PutCall, Runner, Step};
 use interlock_core::queue::schedules::trace_text::Schedule;
+use interlock_core::queue::types::rules::{Rules, RULES};
 use interlock_core::queue::types::{Options, Retry};
 
 fn error(text: &str) -> String {
@@ -41,7 +42,8 @@ fn comments_and_blank_lines_are_skipped_and_options_are_optional() {
         retry: Retry { jitter: false, ..Retry::default() },
         ..Options::default()
     };
-    assert_eq!(schedule, Schedule { options, steps: vec![Step { now: 7, call: Call::Tick }] });
+    let steps = vec![Step { now: 7, call: Call::Tick }];
+    assert_eq!(schedule, Schedule { options, rules: &RULES[0], steps });
     assert_eq!("7 tick".parse::<Schedule>().map(|read| read.options), Ok(Options::default()));
 }
 
@@ -65,6 +67,31 @@ fn an_error_names_the_line_and_what_is_wrong() {
     for (text, wanted) in cases {
         assert_eq!(error(text), wanted, "{text}");
     }
+    let unknown = error("options rules=999");
+    let wanted = "line 1: options: rules=999 is an unknown version of the rules; allowed: ";
+    assert!(unknown.starts_with(wanted), "{unknown}");
+    assert!(unknown.ends_with("recorded it, or a later one"), "{unknown}");
     let number = error("1 put priority=1000");
     assert!(number.starts_with("line 1: put: priority: \"1000\": "), "{number}");
+}
+
+/// Clause 20: a changed rule does not change what was recorded before.
+#[test]
+fn a_recording_is_replayed_by_the_rules_that_it_names() {
+    static CHANGED: Rules = Rules { version: 999, backoff: |_, _, attempt| u64::from(attempt) };
+    let text = "options rules=1 retry.first=500 retry.jitter=false\n\
+                1 put\n1 lease\n1 nack token=1\n2 lease\n501 lease\n";
+    let grants = |schedule: &Schedule| {
+        let mut runner = Runner::of(schedule);
+        let answers = schedule.steps.iter().map(|step| runner.apply(step)).collect::<Vec<_>>();
+        let granted = |answer: &Answer| matches!(answer, Answer::Leased(all) if !all.is_empty());
+        [granted(&answers[3]), granted(&answers[4])]
+    };
+    let recorded: Schedule = text.parse().unwrap();
+    assert_eq!(grants(&recorded), [false, true], "the first version waits for 500 µs");
+    let changed = Schedule { rules: &CHANGED, ..recorded.clone() };
+    assert_eq!(grants(&changed), [true, false], "the changed rules wait for 1 µs");
+    assert!(recorded.to_string().starts_with("options rules=1 "), "{recorded}");
+    let old: Schedule = text.replace("rules=1 ", "").parse().unwrap();
+    assert_eq!(old, recorded, "what names no version was recorded before there were two");
 }

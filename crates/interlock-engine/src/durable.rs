@@ -47,6 +47,7 @@ use std::sync::OnceLock;
 
 use hashbrown::HashMap;
 use interlock_core::queue::schedules::bytes::{string, Reader};
+use interlock_core::queue::types::rules::Rules;
 use interlock_core::queue::types::Time;
 use interlock_journal::snapshot::Made;
 use interlock_journal::storage::disk::Disk;
@@ -124,8 +125,10 @@ impl<S: Storage> Durable<S> {
         settings: interlock_journal::JournalSettings,
         repair: Repair,
     ) -> Result<Report, OpenError> {
-        let mut replayer =
-            Replayer { engine, names: HashMap::default(), last: 0, strangers: Default::default() };
+        let rules = Rules::last_of(engine.rules());
+        let settings = interlock_journal::JournalSettings { rules: rules.version, ..settings };
+        let (names, strangers) = Default::default();
+        let mut replayer = Replayer { engine, rules, names, last: 0, strangers };
         let (journal, report) = interlock_journal::open(storage, settings, repair, &mut replayer)?;
         if let Some(number) = replayer.strangers.iter().min() {
             let why = format!("queue {number} has records, and no name");
@@ -352,6 +355,8 @@ fn promise(durability: Durability) -> journal::Durability {
 /// Repeats the calls of a journal.
 struct Replayer<'a> {
     engine: &'a Engine,
+    /// The rules that the calls now replayed were made by.
+    rules: &'static Rules,
     names: HashMap<u32, Box<[u8]>, std::hash::RandomState>,
     last: u32,
     /// Numbers without a name, of queues that must turn out to be durable no longer.
@@ -365,6 +370,12 @@ impl Replay for Replayer<'_> {
         self.engine.restore(name, reader.rest()).map_err(|damaged| damaged.to_string())?;
         self.names.insert(queue, name.into());
         self.last = self.last.max(queue);
+        Ok(())
+    }
+
+    fn rules(&mut self, version: u32) -> Result<(), String> {
+        // What was written before there were versions has 0.
+        self.rules = Rules::find(self.engine.rules(), version.max(1))?;
         Ok(())
     }
 
@@ -391,7 +402,7 @@ impl Replay for Replayer<'_> {
             }
             return Ok(());
         };
-        let made = self.engine.replay(name, recorded, &args[..], record.time);
+        let made = self.engine.replay(name, recorded, &args[..], record.time, self.rules);
         let made = made
             .map_err(|refused| format!("queue {}: {}", String::from_utf8_lossy(name), refused.0));
         if forgotten {

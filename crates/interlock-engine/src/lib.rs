@@ -59,6 +59,7 @@ mod wire;
 
 use std::sync::{atomic::Ordering, Arc};
 
+use interlock_core::queue::types::rules::Rules;
 use interlock_core::queue::types::Time;
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex, RwLock};
 
@@ -290,7 +291,10 @@ impl Engine {
     }
 
     fn fresh(&self, name: &[u8]) -> Cell {
-        Arc::new(Mutex::new(Queue::new(name, self.shared.settings.durability)))
+        let settings = &self.shared.settings;
+        let mut queue = Queue::new(name, settings.durability);
+        queue.scheduler.set_rules(Rules::last_of(settings.rules));
+        Arc::new(Mutex::new(queue))
     }
 
     fn cell(&self, name: &[u8]) -> Cell {
@@ -396,6 +400,11 @@ impl Engine {
             self.shared.first_alarm.store(first, Ordering::Relaxed);
             queue.alarm = alarm;
         }
+    }
+
+    /// The versions of the rules that it knows, the last of them in force.
+    pub fn rules(&self) -> &'static [Rules] {
+        self.shared.settings.rules
     }
 
     /// Returns the number of calls that wait.

@@ -11,7 +11,7 @@
 //!
 //! A file begins with 64 bytes: what it is, the version of the form, its kind, its number, the
 //! sequence of its first record, the salt of its checksums, its length as it was made, which record
-//! it follows, and a checksum of these. Versions that knew no `closed` leave one alone: what it says is
+//! it follows, the rules that its records are replayed by, and a checksum of these. Versions that knew no `closed` leave one alone: what it says is
 //! then less than what is there, and is right still.
 
 /// Bytes before the first record.
@@ -52,6 +52,8 @@ pub struct Head {
     pub length: u64,
     /// Sequence of the last record of the segment before: `first` less 1, but where a repair left a gap.
     pub follows: u64,
+    /// Version of the rules that the records of a segment are replayed by; 0: none was written.
+    pub rules: u32,
 }
 
 /// The state of a journal when it was closed: of one that has less, something is gone.
@@ -67,7 +69,8 @@ impl Closed {
     pub fn encode(&self) -> [u8; HEAD] {
         let Closed { last, time } = *self;
         let kind = FileKind::Closed;
-        Head { kind, number: last, first: time, salt: 0, length: 0, follows: last }.encode()
+        Head { kind, number: last, first: time, salt: 0, length: 0, follows: last, rules: 0 }
+            .encode()
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Closed, BadHead> {
@@ -99,6 +102,7 @@ impl Head {
         bytes[32..36].copy_from_slice(&self.salt.to_le_bytes());
         bytes[36..44].copy_from_slice(&self.length.to_le_bytes());
         bytes[44..52].copy_from_slice(&self.follows.to_le_bytes());
+        bytes[52..56].copy_from_slice(&self.rules.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[..HEAD - 4]);
         bytes[HEAD - 4..].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -127,6 +131,7 @@ impl Head {
             salt: four(32),
             length: eight(36),
             follows: eight(44),
+            rules: four(52),
         };
         if !whole || four(12) != kind as u32 || eight(16) != number {
             return Err(BadHead::Damaged);
@@ -174,16 +179,24 @@ mod tests {
         for kind in [FileKind::Segment, FileKind::Snapshot] {
             for value in [0, 1, 17, u64::MAX] {
                 assert_eq!(number(&name(kind, value), kind), Some(value));
-                let head = Head { kind, number: value, first: 5, salt: 6, length: 7, follows: 4 };
+                let head = Head {
+                    kind,
+                    number: value,
+                    first: 5,
+                    salt: 6,
+                    length: 7,
+                    follows: 4,
+                    rules: 3,
+                };
                 assert_eq!(Head::decode(&head.encode(), kind, value), Ok(head));
             }
         }
         for strange in ["segment-1", "segment-", "lock", "segment-00000000000000000001.new"] {
             assert_eq!(number(strange, FileKind::Segment), None, "{strange}");
         }
-        let mut bytes =
-            Head { kind: FileKind::Segment, number: 3, first: 9, salt: 1, length: 0, follows: 8 }
-                .encode();
+        let kind = FileKind::Segment;
+        let head = Head { kind, number: 3, first: 9, salt: 1, length: 0, follows: 8, rules: 1 };
+        let mut bytes = head.encode();
         assert_eq!(Head::decode(&bytes, FileKind::Segment, 4), Err(BadHead::Damaged));
         assert_eq!(Head::decode(&bytes, FileKind::Snapshot, 3), Err(BadHead::Damaged));
         assert_eq!(Head::decode(&bytes[..63], FileKind::Segment, 3), Err(BadHead::Damaged));

@@ -44,12 +44,16 @@ pub struct JournalSettings {
     pub longest: usize,
     /// Begins the checksums; a random number.
     pub salt: u32,
+    /// Version of the rules that what is written now is to be replayed by, as its user counts them. A
+    /// process begins a segment of its own, so that all records of a segment have the same.
+    pub rules: u32,
 }
 
 impl Default for JournalSettings {
     fn default() -> Self {
         let salt = RandomState::new().build_hasher().finish() as u32;
-        JournalSettings { segment: 64 << 20, fill: Fill::Written, longest: 1 << 30, salt }
+        let (segment, longest) = (64 << 20, 1 << 30);
+        JournalSettings { segment, fill: Fill::Written, longest, salt, rules: 0 }
     }
 }
 

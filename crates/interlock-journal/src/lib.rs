@@ -16,7 +16,7 @@
 //! | [`recovery`] | reading it all again: what is whole, what is torn, what is damaged |
 //! | [`mod@copy`] | a copy of it while it is written to |
 //! | [`scan`] | telling a torn tail from damage |
-//! | [`report`] | what a recovery found, in words |
+//! | [`report`] | what a recovery found, or why a journal was not opened, in words |
 //!
 //! Imports point one way: `recovery → snapshot, copy, cursor, scan → journal → file → record; storage`.
 //!
@@ -57,5 +57,5 @@ mod writer;
 
 pub use journal::{Durability, Entry, Journal, JournalError, JournalSettings, Standing};
 pub use record::Record;
-pub use recovery::{open, OpenError, Repair, Replay};
-pub use report::Report;
+pub use recovery::{open, Repair, Replay};
+pub use report::{OpenError, Report};

@@ -1,13 +1,12 @@
 //! Reading it all again: the last snapshot, then the segments behind it, verified and replayed.
 
-use std::fmt;
 use std::io;
 use std::time::Instant;
 
 use crate::file::{self, BadHead, Closed, Head, CLOSED};
 use crate::journal::{Journal, JournalSettings};
 use crate::record::{self, Bad, Record, RecordKind};
-use crate::report::{Damage, Report, SnapshotFound, Torn};
+use crate::report::{Damage, OpenError, Report, SnapshotFound, Torn};
 use crate::scan;
 use crate::storage::{read_all, File, Fill, Storage};
 use crate::writer::Writer;
@@ -20,6 +19,16 @@ pub trait Replay {
     ///
     /// An error describes the fault: the journal is not opened.
     fn snapshot(&mut self, queue: u32, state: &[u8]) -> Result<(), String>;
+
+    /// The calls that follow were made by this version of the rules, [`JournalSettings::rules`] as it was
+    /// then. Where records mean the same by any rules, there is nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// The versions that are known, if this one is not: the journal is not opened.
+    fn rules(&mut self, _version: u32) -> Result<(), String> {
+        Ok(())
+    }
 
     /// A call that was made upon that.
     ///
@@ -37,75 +46,6 @@ pub enum Repair {
     /// The damaged file is renamed, and the journal continues with the records before it.
     SetAside,
 }
-
-/// The reason why a journal was not opened. Nothing was changed.
-#[derive(Debug)]
-pub enum OpenError {
-    /// Another process has it open.
-    Locked(String),
-    Disk {
-        doing: String,
-        error: io::Error,
-    },
-    /// A file that this version does not know.
-    Unknown {
-        file: String,
-        why: String,
-    },
-    Damaged(Damage),
-    /// A record of the journal is not a call, or not of this queue.
-    Replay {
-        file: String,
-        sequence: u64,
-        why: String,
-    },
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OpenError::Locked(folder) => {
-                write!(f, "the journal is open in another process, which holds the folder {folder}")
-            }
-            OpenError::Disk { doing, error } => {
-                write!(f, "{doing}: {error}")?;
-                match error.kind() {
-                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                        write!(f, "; opening a journal requires write permission in its folder")
-                    }
-                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                        write!(f, "; free some space and start again: the journal was not changed")
-                    }
-                    _ => Ok(()),
-                }
-            }
-            OpenError::Unknown { file, why } => {
-                write!(f, "{file} belongs to no journal that this version knows: {why}; {HELP}")
-            }
-            OpenError::Damaged(damage) => write!(f, "{damage}; {HELP}"),
-            OpenError::Replay { file, sequence, why } => {
-                write!(f, "{file}: record {sequence} cannot be replayed: {why}; ")?;
-                write!(f, "start the version that wrote it, or restore the folder from a copy")
-            }
-        }
-    }
-}
-
-impl OpenError {
-    /// Returns what is wrong, without what to do.
-    fn reason(&self) -> String {
-        match self {
-            OpenError::Damaged(damage) => damage.to_string(),
-            OpenError::Unknown { file, why } => format!("{file}: {why}"),
-            error => error.to_string(),
-        }
-    }
-}
-
-const HELP: &str = "restore the folder from a copy, or start with the repair, which sets \
-                    unreadable parts aside and continues with the records before them";
-
-impl std::error::Error for OpenError {}
 
 /// Opens a journal, after all that it holds was replayed.
 ///
@@ -204,8 +144,9 @@ impl<S: Storage> Recovery<'_, S> {
                 Ok(head) => heads.push(head),
                 // Its place in the order says what is lost, below.
                 Err(OpenError::Damaged(_)) => {
-                    let kind = file::FileKind::Segment;
-                    heads.push(Head { kind, number, first: 0, salt: 0, length: 0, follows: 0 });
+                    let (kind, first, salt) = (file::FileKind::Segment, 0, 0);
+                    let (length, follows, rules) = (0, 0, 0);
+                    heads.push(Head { kind, number, first, salt, length, follows, rules });
                 }
                 Err(error) => return self.aside_all(all(), error),
             }
@@ -223,6 +164,8 @@ impl<S: Storage> Recovery<'_, S> {
         // Some of these are left where a snapshot was made and the process ended before they went.
         let needed = heads.iter().rposition(|head| head.first > 0 && head.first <= self.floor + 1);
         let heads = &heads[needed.unwrap_or(0)..];
+        // Before anything is replayed or set aside: a repair cannot help here.
+        heads.iter().try_for_each(|head| self.follow_rules(head, replay))?;
         let kept = self.segments(heads, replay)?;
         for number in snapshots.iter().rev().skip(1) {
             let name = file::name(file::FileKind::Snapshot, *number);
@@ -261,6 +204,7 @@ impl<S: Storage> Recovery<'_, S> {
             disk("read", self.storage, &name, read_all(&file, &mut bytes))?;
             self.report.segments += 1;
             self.report.bytes += bytes.len() as u64;
+            self.follow_rules(head, replay)?;
             let (at, bad) = self.replay(head, &bytes, &mut last, replay)?;
             kept.push((head.number, head.first));
             let next = heads.get(n + 1);
@@ -444,6 +388,15 @@ impl<S: Storage> Recovery<'_, S> {
         let (queues, bytes) = (end.queue, bytes.len() as u64);
         self.report.snapshot = Some(SnapshotFound { file: place, queues, bytes });
         Ok(())
+    }
+
+    /// Prepares the replay of a segment by the rules that its head names.
+    fn follow_rules(&self, head: &Head, replay: &mut impl Replay) -> Result<(), OpenError> {
+        let version = head.rules;
+        replay.rules(version).map_err(|known| {
+            let file = self.storage.describe(&head.name());
+            OpenError::Rules { file, version, known }
+        })
     }
 
     fn head(&self, kind: file::FileKind, number: u64) -> Result<Head, OpenError> {

@@ -1,6 +1,7 @@
 //! The findings of a recovery, as numbers and in words for a log.
 
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -127,3 +128,85 @@ impl fmt::Display for Damage {
         }
     }
 }
+
+/// The reason why a journal was not opened. Nothing was changed.
+#[derive(Debug)]
+pub enum OpenError {
+    /// Another process has it open.
+    Locked(String),
+    Disk {
+        doing: String,
+        error: io::Error,
+    },
+    /// A file that this version does not know.
+    Unknown {
+        file: String,
+        why: String,
+    },
+    Damaged(Damage),
+    /// A segment whose records cannot be replayed as they were meant.
+    Rules {
+        file: String,
+        version: u32,
+        known: String,
+    },
+    /// A record of the journal is not a call, or not of this queue.
+    Replay {
+        file: String,
+        sequence: u64,
+        why: String,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Locked(folder) => {
+                write!(f, "the journal is open in another process, which holds the folder {folder}")
+            }
+            OpenError::Disk { doing, error } => {
+                write!(f, "{doing}: {error}")?;
+                match error.kind() {
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                        write!(f, "; opening a journal requires write permission in its folder")
+                    }
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                        write!(f, "; free some space and start again: the journal was not changed")
+                    }
+                    _ => Ok(()),
+                }
+            }
+            OpenError::Unknown { file, why } => {
+                write!(f, "{file} belongs to no journal that this version knows: {why}; {HELP}")
+            }
+            OpenError::Damaged(damage) => write!(f, "{damage}; {HELP}"),
+            OpenError::Rules { file, version, known } => {
+                write!(
+                    f,
+                    "{file} was written by version {version} of the rules; allowed: {known}; "
+                )?;
+                write!(f, "start the version of Interlock that wrote it, or a later one")
+            }
+            OpenError::Replay { file, sequence, why } => {
+                write!(f, "{file}: record {sequence} cannot be replayed: {why}; ")?;
+                write!(f, "start the version that wrote it, or restore the folder from a copy")
+            }
+        }
+    }
+}
+
+impl OpenError {
+    /// Returns what is wrong, without what to do.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            OpenError::Damaged(damage) => damage.to_string(),
+            OpenError::Unknown { file, why } => format!("{file}: {why}"),
+            error => error.to_string(),
+        }
+    }
+}
+
+const HELP: &str = "restore the folder from a copy, or start with the repair, which sets \
+                    unreadable parts aside and continues with the records before them";
+
+impl std::error::Error for OpenError {}

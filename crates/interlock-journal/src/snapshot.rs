@@ -78,6 +78,8 @@ impl<S: Storage> Journal<S> {
             salt,
             length: 0,
             follows: 0,
+            // A state is what calls led to: no rules are needed to read it.
+            rules: 0,
         };
         let name = head.name() + NEW;
         let file =

@@ -51,7 +51,8 @@ impl<F: File> Writer<F> {
             }
         };
         let (kind, first) = (FileKind::Segment, last + 1);
-        let head = Head { kind, number, first, salt: settings.salt, length, follows };
+        let (salt, rules) = (settings.salt, settings.rules);
+        let head = Head { kind, number, first, salt, length, follows, rules };
         let file = named(storage, file, NEXT, head)?;
         segments.push((number, last + 1));
         Ok(Writer {
@@ -180,6 +181,7 @@ impl<F: File> Writer<F> {
             salt: settings.salt,
             length,
             follows: self.last,
+            rules: settings.rules,
         };
         let file = named(storage, file, name, head)?;
         self.segments.push((number, first));

@@ -112,6 +112,38 @@ def test_a_journal_whose_files_are_gone_is_not_taken_for_a_new_one(
     assert re.search(r"segments are missing\. Records from 1 to \d cannot be replayed", said), said
 
 
+def crc32c(content: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in content:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def test_a_journal_of_unknown_rules_is_refused_even_with_repair(
+    place: Place, started: Start
+) -> None:
+    hub = started()
+    with asked(hub) as client:
+        client.queue("q", bytes).put(b"later")
+    hub.stop()
+    (segment,) = place.journal.glob("segment-*")
+    content = segment.read_bytes()
+    assert content[52:56] == bytes((1, 0, 0, 0)), "the version of the rules is in the head"
+    head = content[:52] + bytes((99, 0, 0, 0)) + content[56:60]
+    segment.write_bytes(head + crc32c(head).to_bytes(4, "little") + content[64:])
+    before = place.files()
+    for lines in ((), ("repair = true",)):
+        said = place.refused(*lines)
+        assert f"{segment} was written by version 99 of the rules; allowed: 1" in said
+        assert "; start the version of Interlock that wrote it, or a later one" in said
+        assert place.files() == before
+    segment.write_bytes(content)
+    with asked(started()) as client:
+        assert payload(client.queue("q", bytes)) == b"later"
+
+
 def test_a_removed_lock_file_still_keeps_a_second_hub_out(place: Place) -> None:
     with hub_process(*place.flags()) as hub, connect(f"interlock://127.0.0.1:{hub.port}") as client:
         queue = client.queue("q", bytes)

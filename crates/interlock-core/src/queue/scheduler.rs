@@ -45,6 +45,7 @@ use crate::queue::schedules::record::Recorder;
 use crate::queue::schedules::trace::{Call, PutCall};
 use crate::queue::schedules::trace_text::Schedule;
 use crate::queue::types::message::{Message, BARRIER, KEYED, QUIET};
+use crate::queue::types::rules::Rules;
 use crate::queue::types::{Options, RetryPart, Stats, Time};
 
 /// Most successors readied by one call, and most things due applied by one (clauses 20, 21).
@@ -67,6 +68,7 @@ impl Budget {
 #[derive(Debug)]
 pub struct Scheduler<P> {
     pub(super) options: Options,
+    pub(super) rules: &'static Rules,
     pub(super) now: Time,
     pub(super) records: Records<P>,
     pub(super) leases: Leases,
@@ -148,6 +150,7 @@ impl<P> Scheduler<P> {
             dead: DeadLetters::new(options.max_dead, options.dead_ttl),
             lanes: Lanes::new(watch.lane_depth()),
             options,
+            rules: Rules::current(),
             now: 0,
             records: Records::new(),
             leases: Leases::default(),
@@ -168,9 +171,20 @@ impl<P> Scheduler<P> {
     /// An empty scheduler with the same options; its tokens continue to rise.
     pub(super) fn afresh(&self) -> Self {
         let mut fresh = Scheduler::new(self.options.clone(), Watch::new(self.watch.limits()));
+        fresh.rules = self.rules;
         fresh.leases.go_on_from(self.leases.last_token());
         fresh.numbers.go_on_from(self.numbers.next());
         fresh
+    }
+
+    /// From now on calls decide by these rules.
+    #[inline]
+    pub fn set_rules(&mut self, rules: &'static Rules) {
+        self.rules = rules;
+    }
+
+    pub fn rules(&self) -> &'static Rules {
+        self.rules
     }
 
     /// Checks whether a put of `count` messages of `size` bytes in all would find room (clause 11).
@@ -367,7 +381,7 @@ impl<P> Scheduler<P> {
     /// Ends a recording and gives it.
     pub fn recording(&mut self) -> Option<Schedule> {
         let steps = self.recorder.take()?.into_steps();
-        Some(Schedule { options: self.options.clone(), steps })
+        Some(Schedule { options: self.options.clone(), rules: self.rules, steps })
     }
 
     pub fn dead_payload(&self, id: u64) -> Option<&P> {

@@ -2,6 +2,7 @@
 
 use interlock_core::queue::schedules::trace::{Answer, Call, PutCall, Runner, Step};
 use interlock_core::queue::schedules::trace_text::Schedule;
+use interlock_core::queue::types::rules::Rules;
 use interlock_core::queue::types::{Kind, Options, Retry, Time};
 
 use crate::audit::Audit;
@@ -33,7 +34,7 @@ fn lease(limit: usize) -> Call {
 /// Runs calls, each with its time, on scheduler and model.
 fn agree(options: Options, calls: Vec<(Time, Call)>) {
     let steps = calls.into_iter().map(|(now, call)| Step { now, call }).collect();
-    let plan = Plan::from_schedule(Schedule { options, steps });
+    let plan = Plan::from_schedule(Schedule { options, rules: Rules::current(), steps });
     if let Err(mismatch) = plan.run::<Runner>() {
         let text = report(&mismatch);
         let end = text.lines().rev().take(12).collect::<Vec<_>>();
@@ -256,7 +257,8 @@ fn the_text_of_a_schedule_parses_to_the_same_schedule() {
         let (plan, _) = run_one::<Model>(seed, &mut Tally::default());
         let steps = plan.calls.iter();
         let steps = steps.map(|planned| Step { now: planned.now, call: planned.call.clone() });
-        let schedule = Schedule { options: plan.options.clone(), steps: steps.collect() };
+        let (options, rules) = (plan.options.clone(), Rules::current());
+        let schedule = Schedule { options, rules, steps: steps.collect() };
         let text = schedule.to_string();
         assert_eq!(text.parse::<Schedule>().as_ref(), Ok(&schedule), "{text}");
         for step in &schedule.steps {

@@ -10,6 +10,7 @@ use std::sync::Once;
 
 use interlock_core::queue::schedules::trace::{Answer, Call, Runner, Step};
 use interlock_core::queue::schedules::trace_text::Schedule;
+use interlock_core::queue::types::rules::Rules;
 use interlock_core::queue::types::{Options, Time};
 
 use crate::audit::Audit;
@@ -75,7 +76,8 @@ impl Plan {
             let step = pair.resolve(planned);
             steps.push(step.clone());
             if let Err(what) = pair.apply(planned.label, &step) {
-                let schedule = Schedule { options: self.options.clone(), steps };
+                let (options, rules) = (self.options.clone(), Rules::current());
+                let schedule = Schedule { options, rules, steps };
                 return Err(Box::new(Mismatch { schedule, what }));
             }
         }

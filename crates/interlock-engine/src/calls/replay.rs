@@ -1,6 +1,7 @@
 //! Repeats the calls of a journal.
 
 use interlock_core::queue::scheduler::Budget;
+use interlock_core::queue::types::rules::Rules;
 use interlock_core::queue::types::Time;
 
 use crate::queue::declare::Durability;
@@ -13,17 +14,20 @@ use crate::wire::records::Recorded;
 use crate::Engine;
 
 impl Engine {
-    /// Repeats a call that a [`Journal`](crate::Journal) recorded.
+    /// Repeats a call that a [`Journal`](crate::Journal) recorded, by the rules it was made by.
     pub fn replay<A: Args + ?Sized>(
         &self,
         name: &[u8],
         recorded: Recorded,
         args: &A,
         now: Time,
+        rules: &'static Rules,
     ) -> Result<(), Refused> {
         let cell = self.cell(name);
         let mut queue = cell.lock_arc();
         queue.presence = Presence::There;
+        let in_force = Rules::last_of(self.rules());
+        queue.scheduler.set_rules(rules);
         // With room for most replies, or it would grow in steps.
         let (mut served, mut out) = (Vec::new(), Vec::with_capacity(256));
         let shared = &self.shared;
@@ -33,6 +37,7 @@ impl Engine {
             Recorded::Budget => {
                 let part = |i: usize| args::integer(args.get(i)).unwrap_or_default() as u32;
                 queue.budget = Budget { ready: part(0), steps: part(1) };
+                queue.scheduler.set_rules(in_force);
                 return Ok(());
             }
             Recorded::Tick => {
@@ -59,6 +64,7 @@ impl Engine {
             Recorded::Call(function) => queue.run(function, args, &mut cx, &mut out).map(drop),
         };
         queue.budget = Budget::ONE_CALL;
+        queue.scheduler.set_rules(in_force);
         if queue.is_blank() && !queue.is_dropped() {
             self.let_blank_go(&mut queue, &cell, now, true);
         }

@@ -177,7 +177,9 @@ impl Queue {
     pub fn instead_of(self, old: &mut Queue) -> Queue {
         let accounts = std::mem::take(&mut old.accounts);
         let Queue { counted, alarm, idle, .. } = *old;
-        Queue { counted, alarm, accounts, idle, ..self }
+        let mut queue = Queue { counted, alarm, accounts, idle, ..self };
+        queue.scheduler.set_rules(old.scheduler.rules());
+        queue
     }
 
     /// Counts dead letters that were too old no longer.

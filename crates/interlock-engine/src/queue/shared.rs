@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use interlock_core::queue::types::rules::{Rules, RULES};
 use interlock_core::queue::types::Time;
 use parking_lot::{Mutex, RwLock};
 
@@ -30,6 +31,8 @@ pub struct EngineSettings {
     /// The text that `il1_version` answers behind the wire's version.
     pub version: String,
     pub journal: Option<Arc<dyn Journal>>,
+    /// The versions of the rules that it knows, the last of them in force.
+    pub rules: &'static [Rules],
 }
 
 impl Default for EngineSettings {
@@ -39,6 +42,7 @@ impl Default for EngineSettings {
             durability: Durability::None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             journal: None,
+            rules: RULES,
         }
     }
 }
@@ -46,7 +50,7 @@ impl Default for EngineSettings {
 /// Stores what was done to durable queues.
 ///
 /// It is called, under the queue's lock, for each call that changed something. `Engine::replay` with the
-/// same calls in the same order makes the same state: ids, tokens, kept replies. Calls that wait are
+/// same calls in the same order, by the same rules, makes the same state: ids, tokens, kept replies. Calls that wait are
 /// recorded when they are answered; [`Recorded`] lists the few things that are recorded beside calls.
 pub trait Journal: Send + Sync {
     fn record(

@@ -8,6 +8,7 @@ mod reclaiming;
 mod recovering;
 mod repeating;
 mod replaying;
+mod rules;
 mod watching;
 
 use interlock_engine::values::reply;

@@ -25,6 +25,7 @@ fn start(disk: &Simulated) -> Result<(Stored, Engine, Report), OpenError> {
         fill: Fill::Written,
         longest: 1 << 20,
         salt: 1,
+        ..Default::default()
     };
     let report = durable.open(&engine, disk.clone(), settings, Repair::Refuse)?;
     Ok((durable, engine, report))

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use interlock_core::queue::types::rules::{Rules, RULES};
 use interlock_engine::{Durability, Engine, EngineSettings, Function, Journal, Outcome, Recorded};
 
 use crate::{strings, KEY, START};
@@ -130,16 +131,20 @@ fn a_recorded_lease_has_the_number_of_leased_messages() {
     assert_eq!(records.iter().filter_map(counts).collect::<Vec<_>>(), ["9", "2", "2"]);
     let again = durable(Arc::new(Kept::default()));
     for (now, recorded, args) in &records {
-        again.replay(b"q", *recorded, &args[..], *now).expect("it was done before");
+        again
+            .replay(b"q", *recorded, &args[..], *now, Rules::current())
+            .expect("it was done before");
     }
     assert_eq!(look(&again, START, &calls), look(&engine, START, &calls));
     // Records of a time without that bound: all that COUNT says.
     let older = durable(Arc::new(Kept::default()));
     let args = |text: &str| text.split(' ').map(|w| w.replace('-', "")).collect::<Vec<String>>();
     (0..3).for_each(|_| {
-        older.replay(b"q", Recorded::Call(Function::Put), &args(&put[4..])[..], START).unwrap()
+        let put = &args(&put[4..])[..];
+        older.replay(b"q", Recorded::Call(Function::Put), put, START, &RULES[0]).unwrap()
     });
-    older.replay(b"q", Recorded::Granted, &args("lease c0 1 9 900 any")[..], START).unwrap();
+    let granted = &args("lease c0 1 9 900 any")[..];
+    older.replay(b"q", Recorded::Granted, granted, START, &RULES[0]).unwrap();
     let stats = strings(&ask(&older, "stats", None)).unwrap();
     assert_eq!(stats[10..12], ["leased", "3"]);
 }
@@ -181,7 +186,9 @@ fn schedule(rng: &mut fastrand::Rng) {
     let again = durable(Arc::new(Kept::default()));
     let records = journal.0.lock().unwrap().clone();
     for (now, recorded, args) in &records {
-        again.replay(b"q", *recorded, &args[..], *now).expect("it was done before");
+        again
+            .replay(b"q", *recorded, &args[..], *now, Rules::current())
+            .expect("it was done before");
     }
     assert_eq!(look(&again, now, &calls), look(&engine, now, &calls), "after {records:?}");
 }

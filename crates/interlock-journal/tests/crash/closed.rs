@@ -9,7 +9,7 @@ use interlock_journal::{Durability, Entry, JournalSettings, OpenError, Repair};
 use crate::queues::{append, reopen, Queues};
 
 const SETTINGS: JournalSettings =
-    JournalSettings { segment: 512, fill: Fill::Written, longest: 999, salt: 5 };
+    JournalSettings { segment: 512, fill: Fill::Written, longest: 999, salt: 5, rules: 1 };
 const CLOSED: &str = "closed";
 
 /// A journal of several segments, closed.

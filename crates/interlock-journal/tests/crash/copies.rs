@@ -12,7 +12,7 @@ use interlock_journal::{Durability, JournalSettings, OpenError, Repair};
 use crate::queues::{append, reopen, Queues};
 
 const SETTINGS: JournalSettings =
-    JournalSettings { segment: 512, fill: Fill::Written, longest: 999, salt: 5 };
+    JournalSettings { segment: 512, fill: Fill::Written, longest: 999, salt: 5, rules: 1 };
 
 /// Writes a copy to a disk, in pieces; the last file lacks `less` bytes.
 fn written<F: File>(copy: &Copy<F>, less: u64) -> Simulated {

@@ -7,7 +7,7 @@ use interlock_journal::{record, Durability, JournalSettings, OpenError, Repair};
 use crate::queues::{append, reopen, Queues};
 
 const SETTINGS: JournalSettings =
-    JournalSettings { segment: 4_096, fill: Fill::Written, longest: 999, salt: 5 };
+    JournalSettings { segment: 4_096, fill: Fill::Written, longest: 999, salt: 5, rules: 1 };
 const NAME: &str = "segment-00000000000000000001";
 
 /// A journal's only segment, what is in it, and where each record begins, and ends before its padding.

@@ -11,7 +11,7 @@ use crate::number;
 use crate::queues::{append, reopen, Queues};
 
 const SETTINGS: JournalSettings =
-    JournalSettings { segment: 512, fill: Fill::Written, longest: 2_000, salt: 5 };
+    JournalSettings { segment: 512, fill: Fill::Written, longest: 2_000, salt: 5, rules: 1 };
 
 fn read<S: Storage>(journal: &Journal<S>, from: u64) -> Vec<(u64, Vec<u8>)> {
     let (mut cursor, mut found) = (Cursor::new(from), Vec::new());

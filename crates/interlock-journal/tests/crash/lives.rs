@@ -12,7 +12,7 @@ use crate::queues::{append, reopen, Queues};
 /// So small that a life has many segments.
 fn settings(rng: &mut Rng) -> JournalSettings {
     let segment = [512, 1_000, 4_096][rng.usize(0..3)];
-    JournalSettings { segment, fill: Fill::Written, longest: 2_000, salt: rng.u32(..) }
+    JournalSettings { segment, fill: Fill::Written, longest: 2_000, salt: rng.u32(..), rules: 1 }
 }
 
 struct Life {

@@ -6,6 +6,9 @@ use interlock_journal::record::Record;
 use interlock_journal::storage::Storage;
 use interlock_journal::{open, Entry, Journal, JournalSettings, OpenError, Repair, Replay, Report};
 
+/// The last version of the rules by which these are replayed.
+pub const KNOWN_RULES: u32 = 2;
+
 /// The values of each queue, each with the record's sequence.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Queues {
@@ -47,6 +50,13 @@ impl Replay for Queues {
             state = rest;
         }
         Ok(())
+    }
+
+    fn rules(&mut self, version: u32) -> Result<(), String> {
+        if version <= KNOWN_RULES {
+            return Ok(());
+        }
+        Err(format!("1 to {KNOWN_RULES}"))
     }
 
     fn call(&mut self, record: &Record<'_>) -> Result<(), String> {

@@ -4,10 +4,10 @@ use interlock_journal::storage::simulated::Simulated;
 use interlock_journal::storage::{disk::Disk, Fill, Storage};
 use interlock_journal::{Durability, JournalError, JournalSettings, OpenError, Repair};
 
-use crate::queues::{append, reopen, Queues};
+use crate::queues::{append, reopen, Queues, KNOWN_RULES};
 
 const SETTINGS: JournalSettings =
-    JournalSettings { segment: 512, fill: Fill::Written, longest: 999, salt: 5 };
+    JournalSettings { segment: 512, fill: Fill::Written, longest: 999, salt: 5, rules: 1 };
 
 /// A journal with a snapshot and several segments behind it, closed.
 fn filled() -> (Simulated, Queues) {
@@ -144,6 +144,33 @@ fn a_later_version_is_refused_and_set_aside_complete() {
         let aside = report.aside.unwrap();
         assert_eq!(aside.files.len(), disk.list().len() - 1, "all but the new segment");
         assert_eq!(disk.list().len(), files + 1);
+    }
+}
+
+#[test]
+fn unknown_rules_are_refused_before_a_repair_changes_anything() {
+    let (disk, mut queues) = filled();
+    let later = JournalSettings { rules: KNOWN_RULES + 1, ..SETTINGS };
+    let (journal, _, _) = reopen(disk.clone(), later, Repair::Refuse).unwrap();
+    let last = append(&journal, &mut queues, 1, b"later").unwrap();
+    journal.commit(last, Durability::Always).unwrap();
+    drop(journal);
+    // Damage, behind which a repair would set aside what the later program wrote.
+    let damaged = segments(&disk)[1].clone();
+    let mut content = disk.content(&damaged);
+    content[20] ^= 1;
+    disk.set_content(&damaged, &content);
+    let newest = segments(&disk).pop().unwrap();
+    let before: Vec<_> = disk.list().iter().map(|name| disk.content(name)).collect();
+    for repair in [Repair::Refuse, Repair::SetAside] {
+        let Err(error) = reopen(disk.clone(), SETTINGS, repair) else { panic!("opened") };
+        let wanted = format!(
+            "{newest} was written by version 3 of the rules; allowed: 1 to 2; start the version of \
+             Interlock that wrote it, or a later one"
+        );
+        assert_eq!(error.to_string(), wanted);
+        let after: Vec<_> = disk.list().iter().map(|name| disk.content(name)).collect();
+        assert!(before == after, "the folder was changed");
     }
 }
 

@@ -7,7 +7,7 @@ use interlock_journal::{Durability, Journal, JournalError, JournalSettings, Repa
 use crate::queues::{append, reopen, Queues};
 
 const SETTINGS: JournalSettings =
-    JournalSettings { segment: 1_000, fill: Fill::Written, longest: 999, salt: 5 };
+    JournalSettings { segment: 1_000, fill: Fill::Written, longest: 999, salt: 5, rules: 1 };
 
 fn put(journal: &Journal<Simulated>, queues: &mut Queues, n: u8) -> Result<(), JournalError> {
     journal.accepts(Some(PUT))?;

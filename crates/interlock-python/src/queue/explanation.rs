@@ -72,6 +72,6 @@ pub fn stats_to_python<'py>(
 pub fn replay(schedule: &str) -> PyResult<Vec<String>> {
     let schedule: Schedule =
         schedule.parse().map_err(|error| PyValueError::new_err(format!("replay(): {error}")))?;
-    let mut runner = Runner::new(schedule.options);
+    let mut runner = Runner::of(&schedule);
     Ok(schedule.steps.iter().map(|step| runner.apply(step).to_string()).collect())
 }

@@ -156,6 +156,8 @@ impl<S: Storage> Spool<S> {
             fill: Fill::Reserved,
             longest: 1 << 30,
             salt: settings.salt,
+            // Its records are messages, not calls.
+            rules: 0,
         };
         let mut found = Waiting::default();
         let (journal, report) =

@@ -210,7 +210,7 @@ impl<P> Scheduler<P> {
         }
         let after = match failure {
             Failure::Nack { delay: Some(delay), .. } => delay,
-            _ => backoff(&retry, self.records[at].id, attempt),
+            _ => (self.rules.backoff)(&retry, self.records[at].id, attempt),
         };
         self.counts.note(Happened::Retried);
         self.note_failure(Change::Retry, at, error);
@@ -326,25 +326,6 @@ impl Dead<()> {
     }
 }
 
-/// The pause after a failed attempt, µs. With jitter it lies between half and all of the plain one,
-/// by a hash of id and attempt: a recorded schedule must replay (clause 20).
-///
-/// The same to the last µs wherever a queue lives: multiplied step by step, in numbers that Lua has too.
-fn backoff(retry: &Retry, id: u64, attempt: u32) -> u64 {
-    let mut plain = retry.first as f64;
-    for _ in 1..attempt.min(1 + MULTIPLIED) {
-        plain *= retry.factor;
-    }
-    // A product beyond the range of u64 saturates in the cast, and NaN (0 times infinity) is 0.
-    let plain = (plain as u64).min(retry.longest);
-    if !retry.jitter {
-        return plain;
-    }
-    let spread = id % 16_777_213 * 40_503 + u64::from(attempt) * 9_973;
-    let part = (spread % 65_536) as f64 / 65_536.0;
-    plain / 2 + ((plain - plain / 2) as f64 * part) as u64
-}
-
 /// The error of an attempt whose lease ran out.
 const EXPIRED: &str = "lease expired";
 
@@ -352,31 +333,3 @@ const EXPIRED: &str = "lease expired";
 /// before its lease ran out. A consumer may die of another message before it can report, and one
 /// that never reports must not go free.
 const BELIEVED: u64 = 2;
-
-/// Most multiplications of a backoff: by then it is the longest, or does not grow.
-const MULTIPLIED: u32 = 1000;
-
-#[cfg(test)]
-mod tests {
-    use crate::queue::calls::lease::*;
-
-    #[test]
-    fn backoff_grows_up_to_the_maximum_and_jitter_stays_in_its_upper_half() {
-        let retry = Retry { jitter: false, ..Retry::default() };
-        let plain: Vec<u64> = (1..9).map(|n| backoff(&retry, 1, n) / 1_000_000).collect();
-        assert_eq!(plain, [1, 2, 4, 8, 16, 32, 60, 60]);
-        assert_eq!(backoff(&retry, 1, u32::MAX), 60_000_000);
-        let jittered = Retry { jitter: true, ..retry };
-        for id in 1..1000 {
-            let pause = backoff(&jittered, id, 3);
-            assert!((2_000_000..=4_000_000).contains(&pause));
-        }
-        let none = Retry { first: 0, ..Retry::default() };
-        assert_eq!(backoff(&none, 1, 2_000_000), 0);
-        // Worked out by hand from the page of the wire: half, and j of the other half.
-        let id = 1_000_000_000_000_000;
-        let j = (id % 16_777_213 * 40_503 + 3 * 9_973) % 65_536;
-        assert_eq!(backoff(&jittered, id, 3), 2_000_000 + 2_000_000 * j / 65_536);
-        assert_eq!(j, 41_386);
-    }
-}

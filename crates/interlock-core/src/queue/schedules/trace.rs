@@ -10,7 +10,7 @@
 //!
 //! let text = "1000 put keys=a\n1000 put keys=a\n1001 lease limit=2\n1002 ack token=1001";
 //! let schedule: Schedule = text.parse().unwrap();
-//! let mut runner = Runner::new(schedule.options);
+//! let mut runner = Runner::of(&schedule);
 //! let answers: Vec<Answer> = schedule.steps.iter().map(|step| runner.apply(step)).collect();
 //! assert!(matches!(&answers[2], Answer::Leased(granted) if granted.len() == 1));
 //! assert_eq!(answers[3], Answer::Done);
@@ -24,6 +24,7 @@ use crate::queue::parts::slab::NONE;
 use crate::queue::parts::watch::Watch;
 use crate::queue::scheduler::{Grant, Handle, NoRoom, Placed, Put, Scheduler};
 use crate::queue::schedules::bytes::Damaged;
+use crate::queue::schedules::trace_text::Schedule;
 use crate::queue::types::{Explained, Hot, Kind, Options, RevokeThen, Stats, Time};
 
 /// One call to the scheduler, in the words of the contract.
@@ -203,6 +204,13 @@ impl Runner {
         Runner { scheduler: Scheduler::new(options, Watch::off()), handles: HashMap::default() }
     }
 
+    /// One for the calls of a schedule: with its options, and by its rules.
+    pub fn of(schedule: &Schedule) -> Self {
+        let mut runner = Runner::new(schedule.options.clone());
+        runner.scheduler.set_rules(schedule.rules);
+        runner
+    }
+
     /// Another one, with what a dump of this one's scheduler is restored to.
     ///
     /// # Errors
@@ -211,7 +219,8 @@ impl Runner {
     pub fn restored(&self) -> Result<Self, Damaged> {
         let mut bytes = Vec::new();
         self.scheduler.dump(&mut bytes, |(), _| ());
-        let fresh = Scheduler::new(Options::default(), Watch::off());
+        let mut fresh = Scheduler::new(Options::default(), Watch::off());
+        fresh.set_rules(self.scheduler.rules());
         let scheduler = fresh.restored(&bytes, |_| Some(()))?;
         let mut handles = self.handles.clone();
         handles.extend(scheduler.leases().map(|(_, handle)| (handle.token, handle)));

@@ -1,7 +1,7 @@
 //! The text of a schedule: one call a line, `TIME CALL [field=value ...]` (clause 20).
 //!
 //! ```text
-//! options max_messages=4 retry.attempts=2 retry.jitter=false
+//! options rules=1 max_messages=4 retry.attempts=2 retry.jitter=false
 //! # a comment; blank lines are passed over too
 //! 1000 put keys=room%201,b shared=c priority=5
 //! 1000 put_many | keys=a size=3 | barrier=true
@@ -9,7 +9,7 @@
 //! 1002 nack token=1001 delay=50 error=no%20such%20room
 //! ```
 //!
-//! A field that has its default is left out, so most lines are short enough to be read. Keys,
+//! `rules` is the version of the rules that the calls were made by; without it, the first. A field that has its default is left out, so most lines are short enough to be read. Keys,
 //! dedup strings and errors are percent-escaped; a list is joined by commas. Each put of a batch
 //! begins with `|`, so a batch of nothing and a batch of one plain put differ.
 
@@ -17,6 +17,7 @@ use std::fmt::{self, Display, Formatter, Write as _};
 use std::str::FromStr;
 
 use crate::queue::schedules::trace::{Call, PutCall, Step};
+use crate::queue::types::rules::{Rules, RULES};
 use crate::queue::types::{Kind, Options, RevokeThen, Then};
 
 use parse::{parse_options, parse_step};
@@ -25,9 +26,11 @@ mod answer;
 mod parse;
 
 /// A queue's options and the calls made to it: what a replay needs.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
     pub options: Options,
+    /// The rules that its calls were made by.
+    pub rules: &'static Rules,
     pub steps: Vec<Step>,
 }
 
@@ -49,7 +52,7 @@ impl std::error::Error for TextError {}
 
 impl Display for Schedule {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", options_line(&self.options))?;
+        writeln!(f, "{}", options_line(&self.options, self.rules))?;
         self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
     }
 }
@@ -58,7 +61,8 @@ impl FromStr for Schedule {
     type Err = TextError;
 
     fn from_str(text: &str) -> Result<Self, TextError> {
-        let mut schedule = Schedule::default();
+        let (options, rules, steps) = (Options::default(), &RULES[0], Vec::new());
+        let mut schedule = Schedule { options, rules, steps };
         for (number, line) in (1..).zip(text.lines().map(str::trim)) {
             let at = |what| TextError { line: number, what };
             if line.is_empty() || line.starts_with('#') {
@@ -68,7 +72,7 @@ impl FromStr for Schedule {
                 if !schedule.steps.is_empty() {
                     return Err(at("options must precede the first call".into()));
                 }
-                schedule.options = parse_options(line).map_err(at)?;
+                (schedule.options, schedule.rules) = parse_options(line).map_err(at)?;
             } else {
                 schedule.steps.push(parse_step(line).map_err(at)?);
             }
@@ -192,10 +196,11 @@ impl Line {
 }
 
 /// The line that names a queue's options, all of them.
-fn options_line(options: &Options) -> String {
+fn options_line(options: &Options, rules: &Rules) -> String {
     let Options { max_messages, max_bytes, lease, retry, dedup_window, max_dead, dead_ttl } =
         options;
     let mut line = Line("options".into());
+    line.field("rules", rules.version);
     line.field("max_messages", max_messages);
     line.field("max_bytes", max_bytes);
     line.field("lease", or_none(lease.as_ref()));

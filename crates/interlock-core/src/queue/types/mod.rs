@@ -1,6 +1,7 @@
 //! Types for the terms of the contract, used by scheduler, queue, trace and tests.
 
 pub(super) mod message;
+pub mod rules;
 
 pub use crate::clock::Time;
 use crate::limits::default;

@@ -5,12 +5,20 @@ use std::str::FromStr;
 
 use super::{kind_name, revoke_then_name, then_name, KINDS, REVOKE_THENS, THENS};
 use crate::queue::schedules::trace::{Call, PutCall, Step};
+use crate::queue::types::rules::{Rules, RULES};
 use crate::queue::types::{Kind, Options, Retry, RevokeThen};
 
 pub(in crate::queue::schedules::trace_text) fn parse_options(
     line: &str,
-) -> Result<Options, String> {
+) -> Result<(Options, &'static Rules), String> {
     let mut fields = Fields::parse("options", line.split_ascii_whitespace().skip(1))?;
+    let version = fields.number_or("rules", RULES[0].version)?;
+    let rules = Rules::find(RULES, version).map_err(|known| {
+        format!(
+            "options: rules={version} is an unknown version of the rules; allowed: {known}; \
+             use the version of Interlock that recorded it, or a later one"
+        )
+    })?;
     let base = Options::default();
     let options = Options {
         max_messages: fields.number_or("max_messages", base.max_messages)?,
@@ -32,7 +40,7 @@ pub(in crate::queue::schedules::trace_text) fn parse_options(
     if !options.retry.factor.is_finite() {
         return Err("options: retry.factor is not finite".into());
     }
-    Ok(options)
+    Ok((options, rules))
 }
 
 pub(in crate::queue::schedules::trace_text) fn parse_step(line: &str) -> Result<Step, String> {
