@@ -41,13 +41,26 @@ def test_a_walk_over_its_limit_is_reported(
     assert "6 files; allowed: 5" in capsys.readouterr().out
 
 
+def test_a_walk_over_its_goal_reports_by_how_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(walks.LIMITS, "walk", walks.Limit(3, goal=1))
+    walk = walks.Walk("walk", ["a.py", "b.py", "c.py"])
+    assert (walk.over, walk.fault) == (2, "")
+    walk.entries.append("d.py")
+    assert walk.fault == "4 files; allowed: 3"
+    missing = {name for name in walks.LIMITS if name != "walk"}
+    assert missing == {*walks.WALKS, *walks.COUNTED}, "each walk has a limit"
+
+
 def test_a_file_entered_twice_is_reported() -> None:
     walk = walks.Walk("put on an engine", ["a.py", "b.py", "a.py"])
     assert walk.fault == "entered twice: a.py"
 
 
 def test_counted_walks_name_existing_files() -> None:
+    for name, files in walks.COUNTED.items():
+        assert walks.Walk(name, list(files), None).fault == ""
     name = "put from the hub's socket to the disk"
-    assert walks.Walk(name, list(walks.COUNTED[name]), None).fault == ""
     gone = walks.Walk(name, ["interlock-hub/src/gone.rs"], None)
     assert gone.fault == "no such file: interlock-hub/src/gone.rs"
