@@ -128,7 +128,8 @@ impl Column {
             Kind::Bool => 'b',
             Kind::Str(_) => 's',
             Kind::Bytes(_) => 'r',
-            _ => 'i',
+            Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64 => 'i',
+            Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 => 'i',
         };
         self.how == other.how && form(self.kind) == form(other.kind)
     }
@@ -415,16 +416,17 @@ impl Column {
             Kind::Bool => Value::Bool(pack::boolean(item)?),
             Kind::Str(_) => Value::Str(std::str::from_utf8(pack::text(item)?).ok()?.into()),
             Kind::Bytes(_) => Value::Bytes(pack::bytes(item)?.into()),
-            _ => self.integer(pack::integer(item)?),
+            Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64 => self.integer(pack::integer(item)?),
+            Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 => self.integer(pack::integer(item)?),
         })
     }
 
     /// Clamps a number to the column's range.
     fn integer(&self, number: i128) -> Value<'static> {
         let number = number.clamp(self.range.0, self.range.1);
-        match self.kind {
-            Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 => Value::Signed(number as i64),
-            _ => Value::Unsigned(number as u64),
+        match self.range.0 {
+            0 => Value::Unsigned(number as u64),
+            _ => Value::Signed(number as i64),
         }
     }
 }

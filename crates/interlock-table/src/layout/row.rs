@@ -256,7 +256,7 @@ impl Column {
             Kind::I16 => (i16::MIN.into(), i16::MAX.into()),
             Kind::I32 => (i32::MIN.into(), i32::MAX.into()),
             Kind::I64 => (i64::MIN.into(), i64::MAX.into()),
-            _ => return None,
+            Kind::F32 | Kind::F64 | Kind::Bool | Kind::Str(_) | Kind::Bytes(_) => return None,
         })
     }
 
