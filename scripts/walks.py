@@ -55,7 +55,7 @@ LIMITS = {
     # Beyond a put: the lease's state and its renewal.
     "ack on an engine": Limit(8, twice=True, goal=6),
     # A put, and the task, its keys, its hooks, the envelope and the job.
-    "send of a task": Limit(15, twice=True, goal=10),
+    "send of a task": Limit(17, twice=True, goal=10),
     # Ten files are the engine's and three the app's. The owner and the threads of the source and of
     # the pool take turns.
     "message of a worker": Limit(21, twice=True, goal=12),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 import socket
 import threading
 from collections.abc import Iterator
@@ -120,3 +121,19 @@ def test_a_send_raises_full_or_shut_down_at_its_timeout(url: str) -> None:
             app.tasks["note"].send(1)
         # The engine is that of other tests too.
         queue.drop(force=True)
+
+
+def test_a_send_timeout_set_later_is_checked_by_each_send() -> None:
+    with App("memory://send-timeout") as app:
+
+        @app.task(queue="timeouts")
+        def walk() -> None:
+            pass
+
+        app.send_timeout = dt.timedelta(seconds=20)  # type: ignore[assignment]
+        assert walk.send().id > 0
+        app.send_timeout = "soon"  # type: ignore[assignment]
+        with pytest.raises(TypeError, match=r"send\(\): timeout is str; allowed: seconds"):
+            walk.send()
+        with interlock.connect("memory://send-timeout") as client:
+            client.queue("timeouts").drop(force=True)

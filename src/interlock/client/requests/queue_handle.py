@@ -122,22 +122,18 @@ class Handle:
         bounded: bool = False,
         window: float | None = None,
     ) -> Request[list[Put]]:
-        """Put a message. `bounded`: the timeout is for the whole call, whatever it does, and was
-        checked; `window`: seconds for which the dedup string stays known, instead of the queue's.
-        """
+        """Put a message. `bounded`: the timeout is for the whole call, whatever it does; `window`:
+        seconds for which the dedup string stays known, instead of the queue's."""
         if retry is not None and not isinstance(retry, Retry):
             raise TypeError(f"put(): retry is {type(retry).__name__}; allowed: Retry or None")
         # The common case, without a call or another name.
-        usual = result_ttl.__class__ in (int, float) and result_ttl == 0
+        usual = result_ttl.__class__ is int and result_ttl == 0
         result = 0.0 if usual else seconds(result_ttl, "put(): result_ttl")
         named = self._names._named_put(
             "put()", payload, keys, shared, priority, delay, dedup, barrier, quiet
         )
         message = self._written(payload, "put()", named, retry, result, window)
-        if bounded and timeout is not None:
-            end: float | None = time.monotonic() + timeout
-        else:
-            end = None if block and timeout is None else until(call, block, timeout)
+        end = None if block and timeout is None else until(call, block, timeout)
         return (yield from self._put(session, [message], end, bounded))
 
     def put_many(
