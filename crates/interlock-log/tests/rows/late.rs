@@ -62,6 +62,7 @@ fn a_delete_that_found_no_row_deletes_what_comes_back() {
             again.write(12, &[later]);
             if is_from_west {
                 again.takes("west", &west);
+                assert_eq!(again.value("a", 1), Value::Unsigned(value), "{later}");
             }
             (0..lost.len()).for_each(|at| come_back(&mut again, at, &lost));
             assert_eq!(again.value("a", 1), Value::Unsigned(value), "{later} {is_from_west}");
