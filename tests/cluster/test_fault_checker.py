@@ -476,6 +476,15 @@ def test_flags_that_are_put_back_are_set_beside_later_ones() -> None:
     assert found(told, both({"flag-c-1": {"marks": 6}})) == {"lost"}
 
 
+def test_another_data_centre_shows_flags_that_were_put_back_in_time() -> None:
+    for bits, rules in ((6, set[str]()), (12, {"stale", "backwards"})):
+        told = Told()
+        told.add("flags", "flag-c-1", 2)
+        told.add("flags", "flag-c-1", 4)
+        told.add(READ, "flag-c-1", row={"marks": bits}, node="b1", dc="west")
+        assert found(told, None, Promise(lost=EAST, staleness=0.5)) == rules
+
+
 def test_only_a_node_that_said_so_may_go_back() -> None:
     told = Told()
     told.add("set", "own-c-1", 1)

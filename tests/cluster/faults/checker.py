@@ -267,7 +267,8 @@ def stale(history: Sequence[Operation], promise: Promise) -> Iterator[Violation]
             and op.end < one.start - promise.staleness
         ]
         least = max(old, default=0)
-        if all(_shown(one.key, one.row) != value for value, _ in known[least:]):
+        mixed = _mixes(one.key, writes[one.key], promise)
+        if not _places(_shown(one.key, one.row), known, least, mixed):
             proof = known[least][1]
             text = f"{one.key} at {one.node} is older than {promise.staleness:g} s"
             yield Violation("stale", text, tuple(op for op in (proof, one) if op))
