@@ -18,9 +18,17 @@ LATER = re.compile(
 
 ALLOWED = {
     "README.md": ("it is not on PyPI yet",),
-    "CONTRIBUTING.md": ("Not run yet, for want of a place",),
     "docs/howto/install.md": ("Interlock is not on PyPI yet.",),
-    # Of messages, rows, records: none of them says it of a feature.
+    "CONTRIBUTING.md": (
+        "Not run yet, for want of a place",
+        "A rule that is not there yet becomes a field",
+    ),
+    # Of messages, rows, records, and journals: none of them says it of a feature.
+    "docs/explanation/determinism.md": ("a later version of Interlock replays it",),
+    "docs/explanation/engines.md": (
+        "If a later version changes a rule",
+        "going to a later version",
+    ),
     "docs/reference/hub-info.md": ("the disk has not confirmed yet",),
     "docs/reference/logs.md": ("because a later release wrote it",),
 }
