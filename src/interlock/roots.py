@@ -138,14 +138,14 @@ _NOUNS: dict[RootKind, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Roots as a queue names them, by the depth of their lanes, not yet counted further."""
+    """Roots as a queue reports them, deepest lanes first, before counting what they block."""
 
     roots: tuple[Root, ...]
     complete: bool
     """False: others may hold messages up too."""
 
     def named(self) -> tuple[list[int], list[bytes]]:
-        """Return all of them, by which an engine knows them."""
+        """Return the message ids and the paused keys by which an engine identifies them."""
         each = [root.named() for root in self.roots]
         return [id for ids, _ in each for id in ids], [key for _, keys in each for key in keys]
 

@@ -1,6 +1,6 @@
-"""The rows of a named table: the calls of a handle, wherever the table is.
+"""Protocol of the calls on the rows of a named table, on a hub, a cluster or in memory.
 
-Each call is a request, as for queues, for threads and for asyncio alike.
+As with queues, each call returns a request, which threads and asyncio tasks can both execute.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Query of an engine for the messages that a new one waits behind, recorded in its span.
+"""Asks the engine which messages a new one waits behind, and records them in the span of its send.
 
-The engine knows the messages of all processes. The queries are reads (``explain`` and ``peek``), by
-a thread of its own: neither a send nor a loop waits for them.
+The engine knows the messages of all processes. A separate thread makes the queries, which only read
+(``explain`` and ``peek``): neither a send nor an event loop waits for them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Blockers:
         self._refused = False
 
     def ask(self, span: Span, app: App, queue: str, id: int, ended: int) -> None:
-        """End this span, of the send of a message, when the engine has answered. Never waits."""
+        """End the span of a message's send once the engine has answered. Returns immediately."""
         self._start()
         try:
             self._work.put_nowait(_Asked(span, app, queue, id, ended))

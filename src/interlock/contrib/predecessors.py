@@ -1,7 +1,6 @@
-"""The messages that this process has handled last on each key: candidates that a later one waited
-behind.
+"""The last messages that this process handled on each key: a later one may have waited for them.
 
-Only messages with a traced handling are noted, so that this costs the others nothing. The result is
+Only messages whose handling is traced are noted, so that the others cost nothing. The result is
 therefore true but incomplete: a message may have waited behind others as well.
 """
 
@@ -25,7 +24,7 @@ class Predecessor(NamedTuple, Generic[T]):
     id: int
     key: bytes
     note: T
-    """As it was noted."""
+    """The value passed to ``Predecessors.ended``."""
 
 
 class _Ended(NamedTuple, Generic[T]):

@@ -77,7 +77,7 @@ WORKER_FAMILIES: dict[str, Family] = {
         'tasks without their own lines, summed as task="other"', (),
     ),
 }  # fmt: skip
-"""By the names in a worker's readings, in the order in which they are printed."""
+"""The keys are the names in a worker's readings; the order is that of the output."""
 
 OUTCOMES = {
     "acked": "the handler returned",

@@ -20,7 +20,8 @@ pub struct Queues {
     /// The records that make them durable, if the hub has a journal.
     pub durable: Option<Arc<Durable>>,
     clock: Clock,
-    /// µs by which their time is ahead of the clock's, which was set since the hub last ran.
+    /// µs by which the time of the queues is ahead of `clock`: not zero if the machine's clock was set
+    /// while the hub was stopped.
     ahead: i64,
 }
 
@@ -47,7 +48,8 @@ impl Queues {
         let report = durable
             .open(&engine, disk, JournalSettings::default(), repair)
             .map_err(|error| format!("journal {place}: {}", advised(&error)))?;
-        // Deadlines keep running, and no past event is later than a future one.
+        // Continue the time of the previous run, so that deadlines stay right, and never start before
+        // the last time in the journal.
         let least = report.time.cast_signed() - clock.now().cast_signed();
         let ahead = match (clock.epoch(), boot_time::known(folder)) {
             (Some(epoch), Some(zero)) => (zero.cast_signed() - epoch.cast_signed()).max(least),
@@ -74,8 +76,8 @@ impl Queues {
         self.clock.now().saturating_add_signed(self.ahead)
     }
 
-    /// The time for dates, µs since 1970: that of the wall clock, so that a file has the date that people read on
-    /// theirs however long the hub has run. It may fall; a store keeps its own times from falling.
+    /// The wall clock's time, µs since 1970, for dates: a file has the date that people see on their own
+    /// clocks, however long the hub has run. It may step back; a store keeps its own times from doing so.
     pub fn wall(&self) -> Time {
         self.clock.wall()
     }
@@ -122,7 +124,7 @@ fn advised(error: &OpenError) -> String {
     }
 }
 
-/// A ticket names the worker in bits that no slot reaches.
+/// Returns a ticket: the token of a connection, with the number of its worker in unused bits.
 pub fn ticket(worker: usize, token: u64) -> Ticket {
     token | (worker as u64) << WORKER
 }
@@ -133,6 +135,7 @@ pub fn connection_of(ticket: Ticket) -> (usize, u64) {
     (worker, ticket & !((MOST_WORKERS as u64) << WORKER))
 }
 
-/// Slots are numbers of 26 bits, workers of 6, and together they are half a token.
+/// Bit at which the worker's number starts. The lower half of a token is the slot of the connection,
+/// which needs at most 26 of the 32 bits; the other 6 hold the worker.
 const WORKER: u32 = 26;
 const MOST_WORKERS: usize = crate::shared::settings::MOST_WORKERS - 1;

@@ -31,8 +31,9 @@ pub(super) struct Keeping {
     /// The places looked up in the log, and when.
     asked: Option<(Instant, Vec<Place>)>,
     next: Instant,
-    /// Places to which the log could be trimmed, and to which it was.
+    /// Places before which the log could be trimmed, oldest first.
     cuts: Vec<Place>,
+    /// The place before which it was last trimmed.
     trimmed: Option<Id>,
     /// The position before which the log may be trimmed, as of the last lookup.
     pub(super) cut: Option<u64>,
@@ -68,8 +69,8 @@ impl Keeping {
         *self = Keeping { is_wanted: self.is_wanted, again: self.again, ..Keeping::new(bytes) };
     }
 
-    /// Returns the place before which to trim so that `keep` entries stay: one of the places to
-    /// which it could be trimmed.
+    /// Returns the place before which to trim so that `keep` entries before `cut` stay: this `cut`
+    /// or one that an earlier call was given.
     fn behind(&mut self, cut: Place, keep: u64) -> Option<Place> {
         if self.cuts.last().is_none_or(|last| last.mark.position < cut.mark.position) {
             self.cuts.push(cut);
@@ -288,7 +289,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
 
     /// Continues from a checkpoint, its own or another node's.
     pub(super) fn go_on(&mut self, found: Option<Checkpoint<M>>, bytes: u64) {
-        // Whether the log has its beginning turns out when it is read from there.
+        // `true` assumes that the log still has its beginning; reading it shows whether that holds.
         self.replica.go_back(found, true);
         self.reads_on(bytes);
     }
@@ -317,7 +318,7 @@ const LATER: Duration = Duration::from_secs(10);
 const UNSAVED: Duration = Duration::from_secs(2);
 /// Time after which a lookup without an answer is considered lost.
 const LOST: Duration = Duration::from_secs(30);
-/// Divisor: checkpoints take at most 1/10 of the time.
+/// Pause between two checkpoints, in multiples of the time that one takes.
 const SELDOM: u32 = 10;
 /// Maximum places remembered to which the log could be trimmed.
 const MOST_CUTS: usize = 64;

@@ -61,11 +61,11 @@ pub struct Lease {
     pub handle: Handle,
     pub id: u64,
     pub attempt: u32,
-    /// Settled through this object, or given away: its end is not an abandonment.
+    /// `OPEN`, `SETTLED`, `LOST` or `LENT`; only an `OPEN` lease is abandoned if it is dropped.
     state: AtomicU8,
     /// The token of the context variable that `__enter__` set.
     context: GilCell<Option<Py<PyAny>>>,
-    /// Kept when first asked for, and at the settlement, after which the queue has forgotten them.
+    /// Copied from the queue on first use, or on settlement at the latest, when the queue forgets them.
     keys: GilCell<Option<NamedKeys>>,
 }
 
@@ -91,7 +91,7 @@ pub fn current_variable(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
 pub static LEASES: Recycler = Recycler::new(c"interlock.Lease", dealloc, fast::install_ack);
 
 unsafe extern "C" fn dealloc(lease: *mut ffi::PyObject) {
-    // SAFETY: the interpreter's, of an object that `make` made.
+    // SAFETY: called only by the interpreter, for an object that `make` created.
     unsafe { LEASES.take(lease, |lease| LEASES.free(lease)) }
 }
 
@@ -124,8 +124,7 @@ impl Lease {
         LEASES.give(py, self, |lease| Bound::new(py, lease))
     }
 
-    /// The lease of a message that was settled before anybody asked for it; `keys` as they were. Or of
-    /// one that was lost.
+    /// Marks a new lease as settled, with the keys that its message had, or as lost if `keys` is `None`.
     pub fn ended(self, py: Python<'_>, keys: Option<&[(Key, bool)]>) -> Self {
         let state = if keys.is_some() { SETTLED } else { LOST };
         self.state.store(state, Ordering::Relaxed);
@@ -134,7 +133,7 @@ impl Lease {
         self
     }
 
-    /// Returns whether it holds nothing that only its drop can undo.
+    /// Returns whether its memory can be reused without running `drop`: it is settled and has no context.
     #[inline]
     pub fn can_be_recycled(&self, py: Python<'_>) -> bool {
         self.is_settled() && self.context.with(py, Option::is_none)
@@ -376,7 +375,8 @@ impl Lease {
         queue.say(py)
     }
 
-    /// Its handling never began: the same place and attempt. Raises LeaseLost as `ack` does.
+    /// Return the message unhandled, in the same place and at the same attempt. Raises LeaseLost as
+    /// `ack` does.
     pub fn release(&self, py: Python<'_>) -> PyResult<()> {
         self.keep_keys(py);
         let queue = self.queue.get();
@@ -441,7 +441,7 @@ impl Lease {
 }
 
 impl Lease {
-    /// The message was handled; see `hot` for how Python comes here.
+    /// Acknowledges the message. Python calls this through [`fast`](crate::fast).
     pub fn ack(&self, py: Python<'_>) -> PyResult<()> {
         drop(self.settle(py, || self.ack_in_core(py))?);
         self.queue.get().say(py)
@@ -504,7 +504,7 @@ impl Lease {
         }
     }
 
-    /// The innermost `with` of it has set the context variable anew.
+    /// Replaces the token of the innermost `with`, which has set the context variable again.
     pub fn enter_again(&self, token: Bound<'_, PyAny>) {
         let py = token.py();
         let outer = self.context.with(py, |kept| {
@@ -522,7 +522,7 @@ impl Lease {
 
     fn leave_context(&self, py: Python<'_>) {
         let mut token = self.context.replace(py, None);
-        // Entered twice: what the outer `with` set it with is kept behind this one's.
+        // Entered twice: the pair holds the tokens of the inner and the outer `with`.
         let both = token.as_ref().and_then(|token| token.bind(py).cast::<PyTuple>().ok().cloned());
         if let Some((inner, outer)) = both.and_then(|both| both.extract().ok()) {
             self.context.replace(py, Some(outer));

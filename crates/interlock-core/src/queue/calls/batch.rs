@@ -46,7 +46,7 @@ pub struct Handed {
     pub deadline: Time,
     /// Keys of all its messages together.
     pub keys: usize,
-    /// Their bytes ended it.
+    /// True if the limit of bytes was reached.
     pub is_cut: bool,
 }
 
@@ -131,8 +131,8 @@ impl<P> Scheduler<P> {
         }
     }
 
-    /// Returns the handle with which this token may settle this message, unless the deadline is
-    /// reached: then the lease is over, even if what falls due has not come to it yet.
+    /// Returns the handle with which this token may settle this message. `None` from the deadline on,
+    /// even if the expiry of the lease has not been applied yet.
     #[inline]
     pub fn held(&self, token: u64, id: u64) -> Option<Handle> {
         self.held_at(token, id).map(|(_, place)| Handle { place, token })
@@ -158,8 +158,8 @@ impl<P> Scheduler<P> {
         self.leases.standing(Handle { place, token }, self.now).map(|_| (at, place))
     }
 
-    /// Acknowledges what this token holds of this message, as one step of a call; `None`: nothing. Gives
-    /// back the payload.
+    /// Acknowledges this message, as one step of a call, and returns its payload. `None`: this token
+    /// does not hold the message.
     #[inline]
     pub fn ack_held(&mut self, token: u64, id: u64, budget: &mut Budget) -> Option<Option<P>> {
         let (at, place) = self.held_at(token, id)?;
@@ -302,7 +302,8 @@ mod tests {
         let attempt = |s: &Scheduler<u64>| s.seen(all[0]).unwrap().attempt;
         let mut now = START;
         let mut token = 0;
-        // As often as it may a holder dies of another message before it says anything.
+        // A holder that dies before it reports anything may have died of another message: the first
+        // two such deaths in a row are not charged.
         let said = [
             (Told::Nothing, 1),
             (Told::Nothing, 1),
