@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use interlock_table::{By, Column, Given, Kind, Overflow, Schema, Ttl, Value, Where};
+use interlock_table::{By, Column, Form, Given, Overflow, Schema, Ttl, Value, Where};
 
 use crate::command::{Command, Condition, Life, Pairs};
 use crate::names::Names;
@@ -161,7 +161,7 @@ pub fn parse<'a>(
         }
         Verb::Hincrbyfloat => {
             let (at, column) = column(2)?;
-            if !matches!(column.kind, Kind::F32 | Kind::F64) {
+            if column.kind.form() != Form::Float {
                 return Err("ERR hash value is not a float".into());
             }
             match increment(column, arguments.at(3))? {

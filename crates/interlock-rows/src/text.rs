@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use interlock_table::{By, Column, Error, Kind, Value};
+use interlock_table::{By, Column, Error, Form, Value};
 
 use crate::refusal::Refusal;
 use crate::write::Writer;
@@ -10,19 +10,19 @@ use crate::write::Writer;
 /// Parses a column's value. The value has the column's type if it fits; [`fits`] checks that.
 #[inline]
 pub fn given<'a>(column: &Column, text: &'a [u8]) -> Result<Value<'a>, Refusal> {
-    match column.kind {
-        Kind::Bytes(_) => Ok(Value::Bytes(Cow::Borrowed(text))),
-        Kind::Str(_) => match std::str::from_utf8(text) {
+    match column.kind.form() {
+        Form::Bytes => Ok(Value::Bytes(Cow::Borrowed(text))),
+        Form::Str => match std::str::from_utf8(text) {
             Ok(text) => Ok(Value::Str(Cow::Borrowed(text))),
             Err(_) => Err(Refusal::wrong(column, "text in UTF-8")),
         },
-        Kind::Bool => match text {
+        Form::Bool => match text {
             b"0" => Ok(Value::Bool(false)),
             b"1" => Ok(Value::Bool(true)),
             _ => Err(Refusal::wrong(column, "0 or 1")),
         },
-        Kind::F32 | Kind::F64 => match float(text) {
-            Some(number) if column.kind == Kind::F64 => Ok(Value::Float(number)),
+        Form::Float => match float(text) {
+            Some(number) if !column.kind.is_narrow() => Ok(Value::Float(number)),
             Some(number) => {
                 let narrow = f64::from(number as f32);
                 let is_beyond = narrow.is_infinite() && number.is_finite();
@@ -30,11 +30,11 @@ pub fn given<'a>(column: &Column, text: &'a [u8]) -> Result<Value<'a>, Refusal> 
             }
             None => Err(Refusal::wrong(column, "a number")),
         },
-        Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64 => match few_digits(text) {
+        Form::Unsigned => match few_digits(text) {
             Some(number) => Ok(Value::Unsigned(number)),
             None => number(column, text),
         },
-        Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 => match few_digits(text) {
+        Form::Signed => match few_digits(text) {
             Some(number) => Ok(Value::Signed(number as i64)),
             None => number(column, text),
         },
@@ -93,16 +93,18 @@ pub fn integer(text: &[u8]) -> Option<i64> {
 /// Parses the amount by which a column is raised.
 #[inline]
 pub fn increment(column: &Column, text: &[u8]) -> Result<By, Refusal> {
-    match column.kind {
-        Kind::F32 | Kind::F64 => match float(text) {
+    match column.kind.form() {
+        Form::Float => match float(text) {
             Some(by) => Ok(By::Float(by)),
             None => Err("ERR value is not a valid float".into()),
         },
-        Kind::Bool | Kind::Str(_) | Kind::Bytes(_) => Err(Refusal::wrong(column, "no increment")),
-        _ => match few_digits(text).map(i128::from).or_else(|| whole(text)) {
-            Some(by) => Ok(By::Integer(by)),
-            None => Err("ERR value is not an integer or out of range".into()),
-        },
+        Form::Bool | Form::Str | Form::Bytes => Err(Refusal::wrong(column, "no increment")),
+        Form::Unsigned | Form::Signed => {
+            match few_digits(text).map(i128::from).or_else(|| whole(text)) {
+                Some(by) => Ok(By::Integer(by)),
+                None => Err("ERR value is not an integer or out of range".into()),
+            }
+        }
     }
 }
 
@@ -128,9 +130,9 @@ fn float(text: &[u8]) -> Option<f64> {
 /// Checks whether a value fits its column. Errors: it does not.
 #[inline]
 pub fn fits(column: &Column, value: &Value<'_>) -> Result<(), Error> {
-    match (column.kind, value) {
-        (Kind::Str(_), Value::Str(text)) => column.check_size(text.len()),
-        (Kind::Bytes(_), Value::Bytes(bytes)) => column.check_size(bytes.len()),
+    match (column.kind.form(), value) {
+        (Form::Str, Value::Str(text)) => column.check_size(text.len()),
+        (Form::Bytes, Value::Bytes(bytes)) => column.check_size(bytes.len()),
         _ => column.encode(value).map(|_| ()),
     }
 }

@@ -62,7 +62,7 @@ pub use memory::clock;
 pub use {
     error::Error,
     layout::row::{Row, Value},
-    layout::schema::{Column, Kind, Schema},
+    layout::schema::{Column, Form, Kind, Schema},
     protocol::migration::Resized,
     region::{remove, Location},
     table::change::{By, Overflow},

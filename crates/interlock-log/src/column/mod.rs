@@ -20,7 +20,7 @@ mod totals;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use interlock_table::{By, Column as Declared, Kind, Value};
+use interlock_table::{By, Column as Declared, Form, Kind, Value};
 
 pub use self::totals::Total;
 use crate::pack::{self, Items};
@@ -66,10 +66,10 @@ impl Merge {
 
     /// Returns whether a column of this type can have this merge kind.
     pub fn fits(self, kind: Kind) -> bool {
-        let is_unsigned = matches!(kind, Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64);
+        let is_unsigned = kind.form() == Form::Unsigned;
         match self {
             Merge::Last => true,
-            Merge::Sum => !kind.is_sized() && kind != Kind::Bool,
+            Merge::Sum => !kind.is_sized() && kind.form() != Form::Bool,
             Merge::Max => !kind.is_sized(),
             Merge::Flags => is_unsigned,
         }
@@ -109,7 +109,7 @@ pub struct Column {
 
 impl Column {
     pub fn new(declared: &Declared, merge: Merge, at: usize) -> Column {
-        let is_float = matches!(declared.kind, Kind::F32 | Kind::F64);
+        let is_float = declared.kind.form() == Form::Float;
         let how = match merge {
             Merge::Last => How::Last,
             Merge::Sum if is_float => How::FloatSum,
@@ -123,13 +123,10 @@ impl Column {
     /// Returns whether cells of the other column can be used for this one, provided that the values
     /// fit.
     pub fn is_alike(&self, other: &Column) -> bool {
-        let form = |kind| match kind {
-            Kind::F32 | Kind::F64 => 'f',
-            Kind::Bool => 'b',
-            Kind::Str(_) => 's',
-            Kind::Bytes(_) => 'r',
-            Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64 => 'i',
-            Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 => 'i',
+        let form = |kind: Kind| match kind.form() {
+            // Both are packed as integers.
+            Form::Signed => Form::Unsigned,
+            form => form,
         };
         self.how == other.how && form(self.kind) == form(other.kind)
     }
@@ -161,13 +158,13 @@ impl Column {
 
     /// The value shown if the column was never set.
     pub fn zero(&self) -> Value<'static> {
-        match self.kind {
-            Kind::F32 | Kind::F64 => Value::Float(0.0),
-            Kind::Bool => Value::Bool(false),
-            Kind::Str(_) => Value::Str("".into()),
-            Kind::Bytes(_) => Value::Bytes([].as_slice().into()),
-            Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64 => Value::Unsigned(0),
-            Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 => Value::Signed(0),
+        match self.kind.form() {
+            Form::Float => Value::Float(0.0),
+            Form::Bool => Value::Bool(false),
+            Form::Str => Value::Str("".into()),
+            Form::Bytes => Value::Bytes([].as_slice().into()),
+            Form::Unsigned => Value::Unsigned(0),
+            Form::Signed => Value::Signed(0),
         }
     }
 
@@ -178,7 +175,7 @@ impl Column {
             How::Sum => self.integer(sum::value(cell(self.at), cell(self.at + 2))),
             How::FloatSum => {
                 let sum = float_sum::value(cell(self.at), cell(self.at + 2));
-                Value::Float(if self.kind == Kind::F32 { float_sum::narrow(sum) } else { sum })
+                Value::Float(if self.kind.is_narrow() { float_sum::narrow(sum) } else { sum })
             }
             How::Flags => Value::Unsigned(flags::bits_on(cell(self.at))),
         }
@@ -354,7 +351,7 @@ impl Column {
             (Some(one), Some(other)) => {
                 (!one.is_nan()).cmp(&!other.is_nan()).then_with(|| one.total_cmp(&other))
             }
-            _ if self.kind == Kind::Bool => one.cmp(other),
+            _ if self.kind.form() == Form::Bool => one.cmp(other),
             _ => pack::integer(one).cmp(&pack::integer(other)),
         }
     }
@@ -397,7 +394,7 @@ impl Column {
         let fits = match (&value, self.kind) {
             (Value::Str(text), Kind::Str(size)) => text.len() <= usize::from(size),
             (Value::Bytes(bytes), Kind::Bytes(size)) => bytes.len() <= usize::from(size),
-            (Value::Float(number), Kind::F32) => {
+            (Value::Float(number), kind) if kind.is_narrow() => {
                 number.is_nan() || f64::from(*number as f32) == *number
             }
             (Value::Unsigned(_) | Value::Signed(_), _) => {
@@ -411,22 +408,21 @@ impl Column {
     }
 
     fn decode<'a>(&self, item: &'a [u8]) -> Option<Value<'a>> {
-        Some(match self.kind {
-            Kind::F32 | Kind::F64 => Value::Float(pack::float(item)?),
-            Kind::Bool => Value::Bool(pack::boolean(item)?),
-            Kind::Str(_) => Value::Str(std::str::from_utf8(pack::text(item)?).ok()?.into()),
-            Kind::Bytes(_) => Value::Bytes(pack::bytes(item)?.into()),
-            Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64 => self.integer(pack::integer(item)?),
-            Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 => self.integer(pack::integer(item)?),
+        Some(match self.kind.form() {
+            Form::Float => Value::Float(pack::float(item)?),
+            Form::Bool => Value::Bool(pack::boolean(item)?),
+            Form::Str => Value::Str(std::str::from_utf8(pack::text(item)?).ok()?.into()),
+            Form::Bytes => Value::Bytes(pack::bytes(item)?.into()),
+            Form::Unsigned | Form::Signed => self.integer(pack::integer(item)?),
         })
     }
 
     /// Clamps a number to the column's range.
     fn integer(&self, number: i128) -> Value<'static> {
         let number = number.clamp(self.range.0, self.range.1);
-        match self.range.0 {
-            0 => Value::Unsigned(number as u64),
-            _ => Value::Signed(number as i64),
+        match self.kind.form() {
+            Form::Signed => Value::Signed(number as i64),
+            _ => Value::Unsigned(number as u64),
         }
     }
 }

@@ -24,7 +24,7 @@ mod raise;
 
 use std::cell::RefCell;
 
-use interlock_table::{Kind, Schema, Value};
+use interlock_table::{Schema, Value};
 use smallvec::SmallVec;
 
 use crate::column::{Cell, Column, BORN, WIDEST};
@@ -351,7 +351,7 @@ impl<'a> View<'a> {
 
     /// Returns whether the column has 32-bit floats, whose values are returned as 64-bit floats.
     pub fn is_narrow(&self, column: usize) -> bool {
-        self.rules.columns[column].kind == Kind::F32
+        self.rules.columns[column].kind.is_narrow()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use interlock_table::{By, Column, Kind, Overflow, Value};
+use interlock_table::{By, Column, Form, Overflow, Value};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -125,15 +125,15 @@ fn raise_by(column: &Column, by: &Bound<'_, PyAny>, overflow: Overflow) -> PyRes
     if by.is_instance_of::<PyBool>() {
         return Err(wrong_type(&name(), by, "a number"));
     }
-    match column.kind {
-        Kind::F32 | Kind::F64 => match by.extract::<f64>() {
+    match column.kind.form() {
+        Form::Float => match by.extract::<f64>() {
             Ok(by) => Ok(By::Float(by)),
             Err(_) if by.is_instance_of::<PyInt>() => {
                 Err(PyOverflowError::new_err(format!("{} is an int beyond any float", name())))
             }
             Err(_) => Err(wrong_type(&name(), by, "a number")),
         },
-        Kind::Bool | Kind::Str(_) | Kind::Bytes(_) => Err(PyTypeError::new_err(format!(
+        Form::Bool | Form::Str | Form::Bytes => Err(PyTypeError::new_err(format!(
             "incr(): column {} is {}; allowed: a number",
             column.name, column.kind
         ))),
@@ -198,9 +198,9 @@ pub fn value_of<'py>(
     column: &Column,
     words: &[u64],
 ) -> PyResult<Bound<'py, PyAny>> {
-    match column.kind {
-        Kind::Bytes(_) => Ok(column.bytes_of(words, |bytes| PyBytes::new(py, bytes)).into_any()),
-        Kind::Str(_) => column.bytes_of(words, |bytes| match std::str::from_utf8(bytes) {
+    match column.kind.form() {
+        Form::Bytes => Ok(column.bytes_of(words, |bytes| PyBytes::new(py, bytes)).into_any()),
+        Form::Str => column.bytes_of(words, |bytes| match std::str::from_utf8(bytes) {
             Ok(text) => Ok(PyString::new(py, text).into_any()),
             // Only whole strings are written; anything else was put there by another program.
             Err(_) => String::from_utf8_lossy(bytes).into_bound_py_any(py),
@@ -216,13 +216,13 @@ pub fn plain<'a>(column: &Column, value: Borrowed<'a, '_, PyAny>) -> Option<Valu
     let object = value.as_ptr();
     // SAFETY: the caller has the object, and is attached. Its bytes live as long as it does.
     unsafe {
-        match column.kind {
-            Kind::Bool if object == ffi::Py_True() => Some(Value::Bool(true)),
-            Kind::Bool if object == ffi::Py_False() => Some(Value::Bool(false)),
-            Kind::Bool => None,
-            Kind::F32 | Kind::F64 => (ffi::PyFloat_CheckExact(object) != 0)
+        match column.kind.form() {
+            Form::Bool if object == ffi::Py_True() => Some(Value::Bool(true)),
+            Form::Bool if object == ffi::Py_False() => Some(Value::Bool(false)),
+            Form::Bool => None,
+            Form::Float => (ffi::PyFloat_CheckExact(object) != 0)
                 .then(|| Value::Float(ffi::PyFloat_AsDouble(object))),
-            Kind::Str(_) => {
+            Form::Str => {
                 if ffi::PyUnicode_CheckExact(object) == 0 {
                     return None;
                 }
@@ -235,7 +235,7 @@ pub fn plain<'a>(column: &Column, value: Borrowed<'a, '_, PyAny>) -> Option<Valu
                 let bytes = std::slice::from_raw_parts(start.cast(), length as usize);
                 Some(Value::Str(Cow::Borrowed(std::str::from_utf8_unchecked(bytes))))
             }
-            Kind::Bytes(_) => {
+            Form::Bytes => {
                 if ffi::PyBytes_CheckExact(object) == 0 {
                     return None;
                 }
@@ -272,12 +272,12 @@ pub fn given<'a>(column: &Column, value: &'a Bound<'_, PyAny>) -> PyResult<Value
         return Ok(value);
     }
     let wrong = |allowed| wrong_type(&format!("column {}", column.name), value, allowed);
-    match column.kind {
-        Kind::Bool => match value.cast::<PyBool>() {
+    match column.kind.form() {
+        Form::Bool => match value.cast::<PyBool>() {
             Ok(value) => Ok(Value::Bool(value.is_true())),
             Err(_) => Err(wrong("bool")),
         },
-        Kind::F32 | Kind::F64 => {
+        Form::Float => {
             let number = value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyInt>();
             match value.extract::<f64>() {
                 Ok(value_of) if number && !value.is_instance_of::<PyBool>() => {
@@ -291,7 +291,7 @@ pub fn given<'a>(column: &Column, value: &'a Bound<'_, PyAny>) -> PyResult<Value
                 _ => Err(wrong("float")),
             }
         }
-        Kind::Str(_) => match value.cast::<PyString>() {
+        Form::Str => match value.cast::<PyString>() {
             Ok(text) => match text.to_str() {
                 Ok(text) => Ok(Value::Str(Cow::Borrowed(text))),
                 Err(_) => Err(PyValueError::new_err(format!(
@@ -301,7 +301,7 @@ pub fn given<'a>(column: &Column, value: &'a Bound<'_, PyAny>) -> PyResult<Value
             },
             Err(_) => Err(wrong("str")),
         },
-        Kind::Bytes(_) => match value.cast::<PyBytes>() {
+        Form::Bytes => match value.cast::<PyBytes>() {
             Ok(bytes) => Ok(Value::Bytes(Cow::Borrowed(bytes.as_bytes()))),
             Err(_) => match value.cast::<PyByteArray>() {
                 Ok(bytes) => Ok(Value::Bytes(Cow::Owned(bytes.to_vec()))),
@@ -311,7 +311,7 @@ pub fn given<'a>(column: &Column, value: &'a Bound<'_, PyAny>) -> PyResult<Value
         _ if !value.is_instance_of::<PyInt>() || value.is_instance_of::<PyBool>() => {
             Err(wrong("int"))
         }
-        _ => match value.extract::<i64>() {
+        Form::Unsigned | Form::Signed => match value.extract::<i64>() {
             Ok(value) => Ok(Value::Signed(value)),
             Err(_) => match value.extract::<u64>() {
                 Ok(value) => Ok(Value::Unsigned(value)),

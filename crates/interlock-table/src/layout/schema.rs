@@ -28,6 +28,17 @@ pub enum Kind {
     Bytes(u16),
 }
 
+/// The form of a column's values: kinds of one form differ only in their range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Unsigned,
+    Signed,
+    Float,
+    Bool,
+    Str,
+    Bytes,
+}
+
 const NUMBERS: [(&str, Kind); 11] = [
     ("U8", Kind::U8),
     ("U16", Kind::U16),
@@ -52,6 +63,25 @@ impl Kind {
             Kind::U64 | Kind::I64 | Kind::F64 => 8,
             Kind::Str(size) | Kind::Bytes(size) => 2 + size as usize,
         }
+    }
+
+    /// The form of its values, by which they are parsed, shown and merged.
+    #[inline]
+    pub fn form(self) -> Form {
+        match self {
+            Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64 => Form::Unsigned,
+            Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 => Form::Signed,
+            Kind::F32 | Kind::F64 => Form::Float,
+            Kind::Bool => Form::Bool,
+            Kind::Str(_) => Form::Str,
+            Kind::Bytes(_) => Form::Bytes,
+        }
+    }
+
+    /// Returns whether it has floats of 32 bits, whose values are shown as floats of 64 bits.
+    #[inline]
+    pub fn is_narrow(self) -> bool {
+        self == Kind::F32
     }
 
     /// Returns whether it has a size of its own, and so may lie across words.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::error::Error;
 use crate::layout::row::Value;
-use crate::layout::schema::{Column, Kind};
+use crate::layout::schema::Column;
 use crate::protocol::insert::expired;
 use crate::protocol::slot;
 use crate::protocol::writer::Wait;
@@ -237,9 +237,9 @@ impl Column {
             By::Float(by) => by,
         };
         let Value::Float(now) = *now else { return Err(other()) };
-        let (most, sum) = match self.kind {
-            Kind::F32 => (f64::from(f32::MAX), f64::from((now + by) as f32)),
-            _ => (f64::MAX, now + by),
+        let (most, sum) = match self.kind.is_narrow() {
+            true => (f64::from(f32::MAX), f64::from((now + by) as f32)),
+            false => (f64::MAX, now + by),
         };
         match sum {
             // Which nan machines make of two infinities differs.

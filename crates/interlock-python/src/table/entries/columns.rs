@@ -1,6 +1,6 @@
 //! The fast paths of reading, setting and incrementing one column.
 
-use interlock_table::{By, Kind, Overflow};
+use interlock_table::{By, Form, Overflow};
 use pyo3::ffi::{self, PyObject, Py_ssize_t};
 use pyo3::prelude::*;
 use pyo3::Borrowed;
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn incr(
         // SAFETY: as in `get_column`.
         unsafe {
             let column = table.known_column(call.get(1))?;
-            if matches!(column.kind, Kind::F32 | Kind::F64) || column.kind.is_sized() {
+            if column.kind.form() == Form::Float || column.kind.is_sized() {
                 return None;
             }
             let by = match call.get(2) {
