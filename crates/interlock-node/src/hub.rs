@@ -238,7 +238,7 @@ fn reply(answer: Answer, numbered: bool, resp3: bool) -> Vec<u8> {
             error("LATE a write with a higher number was done: this one was not, and will not be")
         }
         Answer::Past if numbered => {
-            error("PAST its deadline is over in the log: it was not done, and will not be")
+            error("PAST its deadline is over in the log: it was not done by then")
         }
         Answer::Past => error("TRYAGAIN it came into the log too late: it was not done"),
         Answer::Full => error("TRYAGAIN the log has as many clients as it may: it was not done"),

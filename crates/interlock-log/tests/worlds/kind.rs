@@ -11,6 +11,8 @@ pub struct Kind {
     pub trims: bool,
     /// Deadlines and the life of records are short; the log is idle at times.
     pub short: bool,
+    /// Clients send a write whose deadline is over again, under its number with a later one.
+    pub postpones: bool,
     /// Number of entries that a ring keeps beyond its checkpoint.
     pub ring: usize,
     /// Largest number of registers.
@@ -34,6 +36,7 @@ impl Kind {
         falls: true,
         trims: false,
         short: false,
+        postpones: false,
         ring: 1_000_000,
         capacity: 1_000_000,
         disks: false,

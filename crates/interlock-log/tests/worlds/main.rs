@@ -66,6 +66,7 @@ fn kinds() -> Vec<(&'static str, Kind)> {
         ("shared", Kind { shared: true, ..plain }),
         ("trims", Kind { trims: true, ..plain }),
         ("short", Kind { short: true, ..plain }),
+        ("postponed", Kind { short: true, postpones: true, ..plain }),
         ("ring", Kind { ring: 12, ..plain }),
         ("disks", Kind { disks: true, ..plain }),
         ("capacity", Kind { capacity: 2, ..plain }),

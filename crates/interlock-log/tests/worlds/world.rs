@@ -36,6 +36,8 @@ pub struct Client {
     pub sent: (usize, u64, u64),
     pub write: u64,
     pub deadline: u64,
+    /// The deadline of its write is over: it is sent under its number with a later one.
+    pub postponed: bool,
 }
 
 /// Client, number and answers of a write.
@@ -87,6 +89,7 @@ impl World {
             sent: (0, 0, 0),
             write: 0,
             deadline: 0,
+            postponed: false,
         });
         let mut world = Self {
             seed,
@@ -226,7 +229,10 @@ impl World {
                 continue;
             }
             let client = &mut self.clients[c];
-            if sent == 0 || client.name.is_none() {
+            if std::mem::take(&mut client.postponed) {
+                let timeout = self.random.u64(10..90);
+                client.deadline = self.nodes[node].replica.deadline(0, timeout);
+            } else if sent == 0 || client.name.is_none() {
                 client.number += 1;
                 client.write = self.writes.len() as u64 + 1;
                 let timeout = if self.kind.short { self.random.u64(10..90) } else { 60_000 };
@@ -269,6 +275,10 @@ impl World {
                     known.answered.get_or_insert(self.step);
                     let position = self.nodes[node].replica.place().mark.position;
                     self.nodes[node].unacknowledged.push((write, position));
+                }
+                // It may still be done by a copy with a later deadline.
+                Answer::Past if self.kind.postpones && client.name.is_some() => {
+                    client.postponed |= client.write == write;
                 }
                 Answer::Done { refused: true, .. } | Answer::Late | Answer::Past | Answer::Full => {
                     known.denied = true;

@@ -133,7 +133,7 @@ REFUSALS = (
         "PAST|LATE",
         "retry",
         "node",
-        "A numbered write arrived after its deadline or after a later one: it was not done, and will not be under its number",
+        "A numbered write arrived after its deadline, or after a later one: it was not done. It is sent again, with a later deadline or under a new number",
         shown="PAST; LATE",
     ),
     Refusal(

@@ -204,11 +204,14 @@ class ClusterRows(WireRows[W]):
                 if counted and course == "wait":
                     # It drains, or is cut off from its log; others are not.
                     course = "elsewhere"
-                if write is not None and course in ("anew", "forget"):
+                if write is not None and course in ("anew", "later", "forget"):
                     patience.failed(node, str(error))
                     numbers.forget(node)
                     if course == "anew":
                         write.ended()
+                        patience.sent = False
+                    elif course == "later":
+                        write.postpone()
                         patience.sent = False
                     elif not patience.sent:
                         write.ended()
@@ -372,6 +375,7 @@ def course_of(error: Refused) -> str:
     ``wait``: ask again later; ``unsure``: the same, but it may have been done. ``elsewhere``: ask
     another node; ``lost``: the same, but it may have been done. ``done``: it is done, but not
     acknowledged or its reply is gone. ``anew``: it was not done and never will be under its number.
+    ``later``: it was not done by its deadline, so send it under its number with a later one.
     ``forget``: ask for the log's time again. ``raise``: raise the error.
     """
     known = COURSES.get(error.code)
@@ -395,8 +399,10 @@ COURSES = {
     # It is done, but too few machines have acknowledged it, or its reply is no longer kept.
     "NOACK": "done",
     "NOREPLY": "done",
-    # It was not done, and never will be under this number.
-    "PAST": "anew",
+    # It was not done. If the engine loses what advanced the log's time, an earlier copy is in time
+    # again, so the number stays: whichever copy comes first is done, and the other is not.
+    "PAST": "later",
+    # A later number was done, so this one will not be.
     "LATE": "anew",
     # The node did nothing: the deadline is too far ahead for it, or it takes no numbers.
     "TOOFAR": "forget",

@@ -1,8 +1,9 @@
 """Numbered writes: sent to one node of a log after another, each is done once.
 
 A write has the name of its session, the number of its call and a deadline in log time. It is sent
-again with the same three. A node then answers that it is done, that it never will be, or that this
-is not known yet.
+again with the same three. A node then answers that it is done, that its deadline is over, that it
+never will be done, or that this is not known yet. Where its deadline is over, it is sent under its
+number with a later one.
 """
 
 from __future__ import annotations
@@ -107,6 +108,7 @@ class Write:
     def __init__(self, numbers: Numbers, command: tuple[Argument, ...]) -> None:
         self._numbers = numbers
         self._command = command
+        self._number: int | None = None
         self._numbered: tuple[Argument, ...] | None = None
         self.session: Session[Any] | None = None
         """The session under whose name and number it may be under way."""
@@ -116,27 +118,34 @@ class Write:
     @property
     def has_number(self) -> bool:
         """Return whether it has a number that no node has refused for good."""
-        return self._numbered is not None
+        return self._number is not None
 
     def words(
         self, session: Session[Any], node: str, dcs: frozenset[str], left: float
     ) -> tuple[Argument, ...]:
-        """Return what is sent to a node of a data centre, each time the same.
+        """Return what is sent to a node of a data centre: the same until it is postponed.
 
         `left`: the seconds that the call has.
         """
-        if self._numbered is None or not self.dcs & dcs:
+        if self._number is None or not self.dcs & dcs:
             session.calls += 1
+            self._number = session.calls
+            self._numbered = None
+            self.dcs = dcs
+        if self._numbered is None:
             # The rest of the time is for finding out whether it was done.
             deadline = self._numbers.deadline(node, left * DONE_WITHIN)
-            self._numbered = numbered(session.consumer, session.calls, deadline, self._command)
-            self.dcs = dcs
+            self._numbered = numbered(session.consumer, self._number, deadline, self._command)
         self.session = session
         return self._numbered
 
     def ended(self) -> None:
         """Note that it is done, or never will be under this number."""
-        self._numbered = self.session = None
+        self._number = self._numbered = self.session = None
+
+    def postpone(self) -> None:
+        """Note that its deadline is over: it is sent under its number with a later one."""
+        self._numbered = None
 
     def refused(self) -> None:
         """Note that it is not under way; it may be sent again."""
