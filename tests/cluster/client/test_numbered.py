@@ -25,7 +25,12 @@ from redis import Redis, ResponseError
 
 import interlock
 from interlock.client.faces.table import RemoteTable
+from interlock.client.request import Ask, Refused
+from interlock.client.requests.lease_renewal import LeaseRenewer
 from interlock.client.rows.announcements import Announcement, announce
+from interlock.client.rows.cluster_rows import course_of
+from interlock.client.rows.numbered_writes import Numbers, Write
+from interlock.client.session import Session
 from interlock.errors import EngineUnavailable
 from tests.cluster.node.test_node import Nodes, client, increased
 from tests.cluster.nodes import NodeProcess, Presence, eventually
@@ -260,6 +265,26 @@ def test_a_linearizable_read_sees_writes_answered_by_another_node(nodes: Nodes) 
         for number in range(1, 101):
             assert one.incr("n", "unread") == number
             assert other["n"].unread == number
+
+
+def test_a_write_past_its_deadline_keeps_its_number_so_that_of_its_copies_one_is_done() -> None:
+    numbers, here = Numbers("presence"), frozenset({"east"})
+    session: Session[Any] = Session(b"app/1", lambda address: None, LeaseRenewer(lambda: None))
+    asked = numbers.look(session, "node", 1)
+    assert isinstance(ask := next(asked), Ask) and ask.command == ("TABLE", "TIME", "presence")
+    with pytest.raises(StopIteration):
+        asked.send(1_000)
+    write = Write(numbers, ("HINCRBY", "presence:n", "unread", 1))
+    sent = write.words(session, "node", here, 10)
+    assert write.words(session, "node", here, 5) == sent
+    write.postpone()
+    later = write.words(session, "node", here, 20)
+    assert (*sent[:4], *sent[5:]) == (*later[:4], *later[5:])
+    assert int(later[4]) > int(sent[4])
+    # No copy of it is done once a later number is.
+    write.ended()
+    assert write.words(session, "node", here, 10)[3] == 2
+    assert [course_of(Refused(f"{code} text")) for code in ("PAST", "LATE")] == ["later", "anew"]
 
 
 def test_writes_in_flight_on_a_connection_are_sent_again_in_their_order(nodes: Nodes) -> None:
