@@ -14,6 +14,7 @@ from typing_extensions import disjoint_base
 from interlock._core_batch import AsyncLeaseBatch, LeaseBatch
 from interlock._core_log import (
     BroughtRows,
+    LinkReport,
     LogBridge,
     LogNode,
     RowsImage,
@@ -63,6 +64,7 @@ __all__ = [
     "Lease",
     "LeaseBatch",
     "LeaseRenewals",
+    "LinkReport",
     "LogBridge",
     "LogNode",
     "ManualClock",

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Self, final
 
 from interlock._core_serving import BroughtRows as BroughtRows
+from interlock._core_serving import LinkReport as LinkReport
 from interlock._core_serving import LogNode as LogNode
 from interlock._core_serving import RowsImage as RowsImage
 from interlock._core_serving import RowsIterator as RowsIterator

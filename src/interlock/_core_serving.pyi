@@ -186,6 +186,23 @@ class BroughtRows:
     def __len__(self) -> int: ...
 
 @final
+class LinkReport:
+    """Report to another data centre, for the entries with the rows that it lacks."""
+
+    position: int
+    number: int
+    """The number of the last change that it has with these rows."""
+    last: int
+    """The number of the last change of all."""
+    is_due: bool
+    """It must be sent even without rows."""
+    has_lost: bool
+    """The other data centre has rows of entries that the log has lost."""
+
+    def sent(self) -> bytes:
+        """Return the note to keep once everything is sent."""
+
+@final
 class RowsImage:
     """All rows of a node as they were at one moment."""
 
@@ -240,7 +257,7 @@ class LogNode:
         """Return the events since the last call: a word for each, and a text."""
 
     def changed(
-        self, since: tuple[int, int, int], most: int, seconds: float, own: bool = False
+        self, since: tuple[int, int, int], most: int, seconds: float
     ) -> (
         tuple[
             tuple[int, int, int, int, int],
@@ -248,7 +265,6 @@ class LogNode:
             Literal["rows", "behind", "all", "other"],
             list[tuple[bytes, bytes, int]],
             RowsImage | None,
-            bytes,
         ]
         | None
     ):
@@ -258,16 +274,40 @@ class LogNode:
             since: a position of the log, its checksum, and the number of a change.
             most: of rows.
             seconds: to wait for a change.
-            own: leave out rows that another data centre has as they are.
 
         Returns:
             The place with these rows (position, checksum, lineage, log time in ms, number of the
             last change), the number of the last change of all, and ``rows`` with the keys, the
             states and the numbers of their changes. If they are too many to search, ``behind``: the
             image has them. ``all``: compare the image, because rows that changed since are
-            forgotten. ``other``: the same, because the place may be of another history. The last is
-            the argument ``writers`` of ``states_entry``. None: the node has not caught up with
-            its log.
+            forgotten. ``other``: the same, because the place may be of another history. None: the
+            node has not caught up with its log.
+        """
+
+    def report(
+        self, dc: str, sent: bytes | None, most: int, seconds: float
+    ) -> (
+        tuple[
+            LinkReport,
+            Literal["rows", "behind", "all", "other"],
+            list[tuple[bytes, bytes, int]],
+            RowsImage | None,
+        ]
+        | None
+    ):
+        """Return the rows that another data centre lacks, and the report to send with them.
+
+        Args:
+            sent: the note of the last report.
+            most: of rows.
+            seconds: to wait for a change.
+
+        Returns:
+            The report, and rows or an image as ``changed`` returns them; with ``all`` and ``other``
+            all rows are lacking. None: the node has not caught up with its log.
+
+        Raises:
+            ValueError: ``sent`` is not the result of ``LinkReport.sent``.
         """
 
     def append_states(self, rows: BroughtRows, seconds: float) -> bool:
@@ -279,19 +319,11 @@ class LogNode:
     def forget(self, node: str, seconds: float) -> bool:
         """Have no node wait for a removed one's checkpoints; return whether the order is read."""
 
-    def states_entry(
-        self,
-        rows: Sequence[tuple[bytes, bytes]],
-        source: tuple[str, int, int, int],
-        writers: bytes,
-    ) -> bytes:
+    def states_entry(self, report: LinkReport, rows: Sequence[tuple[bytes, bytes]]) -> bytes:
         """Return an entry with rows for the log of another data centre.
 
         Args:
-            rows: keys and states.
-            source: this data centre, the position and the checksum up to which it has sent its
-                rows, and their log time.
-            writers: as returned by ``changed`` then.
+            rows: keys and states. An entry without rows ends the report.
         """
 
     def release(self) -> None:

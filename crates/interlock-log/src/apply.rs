@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::codec::{put_bytes, put_number, Damaged, Reader};
 use crate::entry::{Body, Command, Done, Entry, Mark, PutBack, MOST_BYTES, MOST_NAME};
+use crate::heard::Heard;
 use crate::keepers::Keepers;
 use crate::machine::{Limits, Machine, Moment, Outcome, Rules, AHEAD};
 use crate::session::{Recent, Sessions, Standing, MOST_REPLY};
@@ -80,8 +81,8 @@ pub struct Whole<M> {
     /// or may already have counted what was added.
     pub merged: u64,
     pub sessions: Sessions,
-    /// Times and places up to which the states of others have been joined.
-    pub sources: BTreeMap<Vec<u8>, (u64, Mark)>,
+    /// Histories of other data centres from which rows have come.
+    pub sources: BTreeMap<Vec<u8>, Heard>,
     /// The nodes and the checkpoints that they keep.
     pub keepers: Keepers,
     /// `None` before the genesis.
@@ -520,10 +521,9 @@ impl<M: Machine> Whole<M> {
         }
         self.sessions.encode(out);
         put_number(out, self.sources.len() as u64);
-        for (name, (time, mark)) in &self.sources {
+        for (name, heard) in &self.sources {
             put_bytes(out, name);
-            put_number(out, *time);
-            mark.encode(out);
+            heard.encode(out);
         }
         self.keepers.encode(out);
     }
@@ -546,13 +546,9 @@ impl<M: Machine> Whole<M> {
             return Err(Damaged);
         }
         whole.sessions = Sessions::decode(reader)?;
-        for _ in 0..reader.count(11)? {
+        for _ in 0..reader.count(13)? {
             let name = reader.bytes(MOST_NAME)?.to_vec();
-            let (time, mark) = (reader.number()?, Mark::decode(reader)?);
-            if time > BELIEVED_MS {
-                return Err(Damaged);
-            }
-            whole.sources.insert(name, (time, mark));
+            whole.sources.insert(name, Heard::decode(reader)?);
         }
         whole.keepers = Keepers::decode(reader)?;
         let begun = reader.byte()?;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::codec::{checksum, put_bytes, put_number, Bytes, Damaged, Reader};
+use crate::heard::{marks, put_marks};
 use crate::keepers::Report;
 use crate::stamp::{BELIEVED_MS, COUNTER_BITS};
 
@@ -160,13 +161,22 @@ pub struct PutBack {
 }
 
 /// Owner of the rows of a state entry that are not this data centre's own.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Source {
     pub name: Vec<u8>,
-    /// The place that its history had reached.
-    pub mark: Mark,
-    /// Its log time at that place, in ms: of two states of one owner the later counts.
+    /// The place that its history had reached; for returned rows, all the places that they came
+    /// from.
+    pub marks: Vec<Mark>,
+    /// Its log time at that place, in ms.
     pub time: u64,
+    /// Marks of its histories that the report follows: its history has them, or they are lost.
+    pub checked: Vec<Mark>,
+    /// Marks of histories of the log's data centre from which the owner has rows.
+    pub told: Vec<Mark>,
+    /// A new number asks the log's data centre to send all its rows; 0 does not.
+    pub asks: u64,
+    /// A node of the log's data centre brings the rows back: its log had lost them.
+    pub is_returned: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -202,6 +212,28 @@ pub struct Entry {
     /// mistaken for the lost entry itself, even if the engine gives it the same id.
     pub nonce: u64,
     pub body: Body,
+}
+
+impl Source {
+    /// Encodes all but its name.
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_number(out, self.time);
+        for list in [&self.marks, &self.checked, &self.told] {
+            put_marks(out, list);
+        }
+        put_number(out, self.asks);
+        out.push(u8::from(self.is_returned));
+    }
+
+    fn decode(name: Vec<u8>, reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let time = reader.number()?;
+        let (marks, checked, told) = (marks(reader)?, marks(reader)?, marks(reader)?);
+        let (asks, returned) = (reader.number()?, reader.byte()?);
+        if time > BELIEVED_MS || returned > 1 {
+            return Err(Damaged);
+        }
+        Ok(Self { name, marks, time, checked, told, asks, is_returned: returned == 1 })
+    }
 }
 
 impl Command {
@@ -329,8 +361,7 @@ impl Entry {
                     None => put_bytes(&mut out, b""),
                     Some(source) => {
                         put_bytes(&mut out, &source.name);
-                        source.mark.encode(&mut out);
-                        put_number(&mut out, source.time);
+                        source.encode(&mut out);
                     }
                 }
                 put_bytes(&mut out, bytes);
@@ -376,15 +407,8 @@ impl Entry {
             PUT_BACK => Body::PutBack(PutBack::decode(&mut reader)?),
             STATE => {
                 let name = reader.bytes(MOST_NAME)?.to_vec();
-                let source = if name.is_empty() {
-                    None
-                } else {
-                    let (mark, time) = (Mark::decode(&mut reader)?, reader.number()?);
-                    if time > BELIEVED_MS {
-                        return Err(Damaged);
-                    }
-                    Some(Source { name, mark, time })
-                };
+                let source =
+                    if name.is_empty() { None } else { Some(Source::decode(name, &mut reader)?) };
                 Body::State { source, bytes: reader.bytes(MOST_BYTES)?.to_vec() }
             }
             KEEPS => Body::Keeps {
@@ -453,10 +477,18 @@ mod tests {
             leaps: true,
         };
         let plain = Command { client: None, ..command.clone() };
-        let source =
-            Source { name: b"north".to_vec(), mark: Mark { position: 3, checksum: 8 }, time: 9 };
+        let mark = Mark { position: 3, checksum: 8 };
+        let source = Source {
+            name: b"north".to_vec(),
+            marks: vec![mark],
+            time: 9,
+            checked: vec![mark, mark.then(1)],
+            told: Vec::new(),
+            asks: 7,
+            is_returned: true,
+        };
         let keeps = |report| Body::Keeps { node: b"a".to_vec(), machine: b"m".to_vec(), report };
-        let place = Place { mark: source.mark, id: Some((7, 0)), entry: 5 };
+        let place = Place { mark, id: Some((7, 0)), entry: 5 };
         let bodies = [
             (0, keeps(Report::Known)),
             (0, keeps(Report::Keeps(Some(place)))),

@@ -13,6 +13,7 @@
 //! | `column` | the merge kinds: how a column of each kind is set, raised, joined and shown |
 //! | [`state`] | one row with everything needed to join it with another state of its key |
 //! | [`entry`] | the entries of a log |
+//! | [`heard`] | what data centres know of each other's histories |
 //! | [`session`] | records of the entries of nodes and the writes of clients that were done |
 //! | [`machine`] | the interface of the state machine that a log drives |
 //! | [`apply`] | the one function that applies an entry |
@@ -28,6 +29,7 @@ pub mod codec;
 mod column;
 mod digest;
 pub mod entry;
+pub mod heard;
 pub mod keepers;
 pub mod machine;
 mod pack;

@@ -101,6 +101,14 @@ pub struct Rules {
     pub late: bool,
     /// A delete that found no row deletes what was done before it and comes back later.
     pub missed: bool,
+    /// A report of another data centre counts in full only if it follows all that was heard.
+    pub follows: bool,
+    /// A log learns of each writer whose writes it has under another one.
+    pub names_writers: bool,
+    /// A data centre compares its log with what another has heard of it.
+    pub judges: bool,
+    /// A data centre that has lost what another has heard asks it for all rows.
+    pub asks: bool,
 }
 
 impl Rules {
@@ -135,6 +143,10 @@ impl Rules {
         takes_back: true,
         late: true,
         missed: true,
+        follows: true,
+        names_writers: true,
+        judges: true,
+        asks: true,
     };
 }
 
@@ -158,7 +170,7 @@ pub type Image = Box<dyn FnOnce(&mut Vec<u8>) + Send>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Centre<'a> {
     pub name: &'a [u8],
-    /// No later state of it has been seen.
+    /// Its report follows all before, so that its own sums are as it says.
     pub is_newest: bool,
 }
 
@@ -221,6 +233,17 @@ pub trait Machine: Sized {
     /// Notes that an entry comes back that this writer did first.
     fn comes_back(&mut self, _writer: u64) {}
 
+    /// Returns whether the entries of this log determine the sums of a writer.
+    fn is_own(&self, _writer: u64) -> bool {
+        true
+    }
+
+    /// Returns a state without rows that names writers whose writes this log has under other
+    /// writers: their sums from elsewhere would count the same writes again.
+    fn of_writers(&self, _writers: &[u64]) -> Option<Self> {
+        None
+    }
+
     /// Returns whether a lost write may be done again by its entry. If not, others may already have
     /// the sums of its first writer, and a state that contains the write must be joined.
     fn takes_back(&self, _writer: u64) -> bool {
@@ -235,17 +258,8 @@ pub trait Machine: Sized {
     /// Returns rows that came from elsewhere and that another state of this data centre lacks. It
     /// looks at a limited number of rows after `since` and also returns the number of the last one;
     /// `None` at the end.
-    ///
-    /// # Arguments
-    ///
-    /// `centre` is the other data centre, and whether this state has heard of it later than the
-    /// other state.
-    fn far_part(
-        &self,
-        _than: &Self,
-        _centre: Centre<'_>,
-        _since: u64,
-    ) -> (Option<u64>, Option<Self>) {
+    /// `name` is the other data centre.
+    fn far_part(&self, _than: &Self, _name: &[u8], _since: u64) -> (Option<u64>, Option<Self>) {
         (None, None)
     }
 

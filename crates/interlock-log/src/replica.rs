@@ -26,6 +26,7 @@ mod far;
 mod kept;
 mod lost;
 mod owner;
+mod report;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -33,6 +34,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use self::acks::Acks;
 pub use self::continued::Raws;
 use self::lost::Lost;
+pub use self::report::Report;
 use crate::apply::{Answer, Applied, Fate, Whole};
 use crate::checkpoint::{Checkpoint, Id, Place};
 use crate::codec::{checksum, Bytes};
@@ -136,6 +138,8 @@ pub struct Replica<M, R> {
     joined: bool,
     /// The ring has rows from elsewhere that this process has not read.
     has_far: bool,
+    /// Writers of entries that may be lost.
+    writers: BTreeSet<u64>,
     /// Nodes of a history that this node has left, with their machines.
     remembered: BTreeMap<Vec<u8>, Vec<u8>>,
     acks: Acks,
@@ -155,7 +159,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         });
         let lasts = state.sessions.names.iter().map(|(name, it)| (name.clone(), it.last));
         let mine = Lost::kept(&ring, setup.rules, place.mark.position, lasts.collect());
-        Self {
+        let mut new = Self {
             name: setup.name.clone(),
             names: 0,
             number: 0,
@@ -179,11 +183,14 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             waits: false,
             resorts: false,
             covered: place.mark.position,
+            writers: BTreeSet::new(),
             remembered: BTreeMap::new(),
             acks: Acks::default(),
             ring,
             setup,
-        }
+        };
+        new.note_writers();
+        new
     }
 
     pub fn state(&self) -> &Whole<M> {

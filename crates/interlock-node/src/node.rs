@@ -29,7 +29,7 @@ use interlock_stores::disk::Disk;
 use interlock_stores::StoreError;
 
 pub(crate) use self::outside::{answer, encoded, Ask, Bring, Brought, Outside};
-pub use self::outside::{Changes, Lacking, Stand};
+pub use self::outside::{Changes, Lacking, Reader, Reported, Stand};
 use crate::files::{Checkpoints, Limits, Point, Report, Ring};
 use crate::kept::InFile;
 use crate::log::{self, Event, Id, LogPort, Position};

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use interlock_hub::system::wake::WakeUp;
 use interlock_hub::tables::keeper::Keeper;
 use interlock_log::checkpoint::Place;
-use interlock_log::codec::{checksum, Reader};
-use interlock_log::entry::{Body, Entry, Mark, Source};
+use interlock_log::codec::{checksum, Reader as BytesReader};
+use interlock_log::entry::{Body, Entry, Mark};
 use interlock_log::machine::{Limits, Rules};
 use interlock_log::replica::Setup;
 use interlock_log::rows::{self, Rows, Writers};
@@ -22,7 +22,9 @@ use interlock_table::Table;
 use crate::files;
 use crate::hub::{HubClients, HubWrites};
 use crate::log::LogPort;
-use crate::node::{answer, encoded, Ask, Bring, Brought, Changes, News, Node, Pace, Standing};
+use crate::node::{
+    answer, encoded, Ask, Bring, Brought, Changes, News, Node, Pace, Reader, Reported, Standing,
+};
 use crate::projection::InTable;
 
 pub struct Settings {
@@ -185,13 +187,12 @@ impl Running {
         self.shared.has_ended.load(SeqCst)
     }
 
-    /// Returns at most `most` rows for a caller outside that has all changes up to `mark` and
-    /// `number`. Waits until `until` for a change. `None`: the node has not caught up with its log,
-    /// or with the mark.
-    pub fn changes(&self, mark: Mark, number: u64, most: usize, until: Instant) -> Option<Changes> {
+    /// Returns at most `most` rows that a reader outside lacks. Waits until `until` for a change.
+    /// `None`: the node has not caught up with its log, or with the reader's mark.
+    pub fn changes(&self, reader: Reader, most: usize, until: Instant) -> Option<Changes> {
         let (answer, found) = answer();
         let asked_at = Instant::now();
-        lock(&self.shared.asked).push(Ask { mark, number, most, asked_at, until, answer });
+        lock(&self.shared.asked).push(Ask { reader, most, asked_at, until, answer });
         self.wait(&found, until)
     }
 
@@ -214,13 +215,9 @@ impl Running {
     }
 
     /// Makes an entry of rows for another data centre's log, of which this node has read nothing.
-    /// `writers` are this data centre's writers as of the rows.
-    pub fn states_entry(
-        &self,
-        source: Source,
-        rows: &[(&[u8], &[u8])],
-        writers: Writers,
-    ) -> Vec<u8> {
+    pub fn states_entry(&self, reported: &Reported, rows: &[(&[u8], &[u8])]) -> Vec<u8> {
+        let Reported { report, writers } = reported;
+        let source = Some(report.source.clone());
         let number = self.made.fetch_add(1, SeqCst);
         Entry {
             name: self.name.clone(),
@@ -228,7 +225,7 @@ impl Running {
             read: Mark::default(),
             seen: 0,
             nonce: checksum(number, &self.name),
-            body: Body::State { source: Some(source), bytes: encoded(&self.rows, rows, writers) },
+            body: Body::State { source, bytes: encoded(&self.rows, rows, writers.clone()) },
         }
         .encode()
     }
@@ -337,7 +334,7 @@ fn run(node: &mut Node<Rows, Folder, HubClients>, shared: &Shared) {
 
 /// Describes how the settings of a log differ from this node's.
 pub fn difference(ours: &rows::Settings, theirs: &[u8]) -> String {
-    let Ok(theirs) = rows::Settings::decode(&mut Reader::new(theirs)) else {
+    let Ok(theirs) = rows::Settings::decode(&mut BytesReader::new(theirs)) else {
         return "its settings are of another version of the program".to_owned();
     };
     let rules = |settings: &rows::Settings| settings.rules.fingerprint();

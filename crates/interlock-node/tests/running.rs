@@ -16,7 +16,7 @@ use interlock_log::machine::Limits;
 use interlock_log::rows;
 use interlock_log::state::Rules;
 use interlock_node::hub::HubWrites;
-use interlock_node::node::{Lacking, Pace};
+use interlock_node::node::{Lacking, Pace, Reader};
 use interlock_node::running::{Running, Settings};
 use interlock_table::{Location, Options, Table};
 use server::Server;
@@ -399,7 +399,10 @@ fn a_later_position_is_of_another_history_only_if_the_end_of_the_log_was_read() 
     let node = start(&server, "a", &client);
     eventually(|| client.say(&["HINCRBY t:x n 1"])[0] == ":1\r\n");
     let at = |position| Mark { position, checksum: 1 };
-    let ask = |mark| node.changes(mark, 1, 10, Instant::now() + Duration::from_millis(200));
+    let ask = |mark| {
+        let reader = Reader::Database { mark, number: 1 };
+        node.changes(reader, 10, Instant::now() + Duration::from_millis(200))
+    };
     // An earlier place is known to differ.
     let found = ask(at(1)).map(|found| found.lacking);
     assert!(matches!(found, Some(Lacking::All { is_known: false, .. })), "{found:?}");

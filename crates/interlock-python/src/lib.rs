@@ -83,6 +83,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add_class::<cluster::bridge::LogBridge>()?;
         module.add_class::<cluster::node::LogNode>()?;
         module.add_class::<cluster::outside_rows::BroughtRows>()?;
+        module.add_class::<cluster::outside_rows::LinkReport>()?;
         module.add_class::<cluster::outside_rows::RowsImage>()?;
         module.add_class::<cluster::outside_rows::RowsIterator>()?;
         module.add_class::<cluster::states::StateRules>()?;

@@ -1,8 +1,11 @@
 """Links to other data centres: rows that change in its data centre go into the logs of the others.
 
-A link only writes. How far it has come is written down beside the other log, in its engine, with
-a place of that log behind what was appended last: where the engine has lost that entry, all rows
-are sent again. So any node may send, and those that find that another sends rest.
+A link only writes. A note of the last report is kept beside the other log, in its engine, with a
+place of that log behind the last entry: if the engine has lost that entry, all rows are sent again.
+So any node may send, and nodes that find another one sending rest.
+
+Each report names the histories of the other data centre from which rows have come. If the log there
+has lost one of them, both send all rows again (``LogNode.report`` decides that).
 """
 
 from __future__ import annotations
@@ -20,7 +23,6 @@ import msgspec
 
 from interlock import _core
 from interlock.cluster.database.behind import parts
-from interlock.cluster.scans import NOWHERE
 from interlock.cluster.streams import (
     PositionLost,
     StreamDenied,
@@ -46,6 +48,8 @@ NOTES = 100
 _FIRST, _LONGEST = 0.1, 2.0
 _PLACED = 5.0
 """Seconds between two notes of the place when no row changes."""
+_TOLD = 1.0
+"""Seconds between two reports without rows."""
 Row = tuple[bytes, bytes, int]
 
 
@@ -65,21 +69,17 @@ class LinkState:
 
 
 class LinkPlace(msgspec.Struct, frozen=True):
-    """A place in the history of a data centre up to which another has its rows."""
+    """Note of the last report to a data centre."""
 
+    sent: bytes
+    """Result of ``LinkReport.sent``."""
     position: int
-    checksum: int
     number: int
     """The number of the last change that the other has."""
     writer: str
     """The start of a node that wrote it."""
     last: str = ""
     """The position of an entry there, behind the last that was sent or this itself."""
-
-    @property
-    def since(self) -> tuple[int, int, int]:
-        """The place that `LogNode.changed` is asked with."""
-        return self.position, self.checksum, self.number
 
 
 class FarLog:
@@ -164,14 +164,8 @@ class FarLog:
                 return
 
     def keep(self, place: LinkPlace) -> None:
-        """Note a place."""
-        self._note(msgspec.json.encode(place))
-
-    def forget(self) -> None:
-        """Have the other data centre send all its rows again."""
-        self._note(b"{}")
-
-    def _note(self, note: bytes) -> None:
+        """Keep a note of a report."""
+        note = msgspec.json.encode(place)
         try:
             self._notes.append([note])
         except StreamMissing:
@@ -191,20 +185,17 @@ class Link:
 
     Args:
         dc: the other data centre.
-        own: this one.
         far: the log of the other.
-        near: the log of this one, to have the other send all its rows again.
     """
 
-    def __init__(self, dc: str, own: str, far: FarLog, near: FarLog) -> None:
+    def __init__(self, dc: str, far: FarLog) -> None:
         self.dc = dc
         self.figures = LinkState(dc)
-        self._own = own
-        self._far, self._near = far, near
+        self._far = far
         self._writer = secrets.token_hex(8)
         self._node: _core.LogNode | None = None
         self._place: LinkPlace | None = None
-        self._placed_at = 0.0
+        self._placed_at = self._told_at = float("-inf")
         self._since: float | None = None
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"node-link-{dc}", daemon=True)
@@ -254,7 +245,6 @@ class Link:
             else:
                 failures = 0
         self._far.close()
-        self._near.close()
 
     def _lag(self) -> None:
         since = self._since
@@ -272,70 +262,59 @@ class Link:
             self._lag()
             self._ends.wait(RESTED)
             return
-        since = NOWHERE if place is None else place.since
-        found = self._node.changed(since, MOST, WAIT, own=True)
+        found = self._node.report(self.dc, None if place is None else place.sent, MOST, WAIT)
         if found is None:
             return
-        stand, last, kind, rows, image, writers = found
-        if self._since is None and (place is None or last > place.number):
+        report, kind, rows, image = found
+        if self._since is None and (place is None or report.last > place.number):
             self._since = asked_at
         self._lag()
         if kind == "rows":
-            assert place is not None
-            self._send(rows, stand, writers, place, last)
+            if report.is_due and not rows and time.monotonic() - self._told_at < _TOLD:
+                # Each report lets the other data centre make one, too.
+                self._ends.wait(WAIT)
+                return
+            self._send(rows, report, place)
             return
         assert image is not None
         self.figures.state = "copying"
-        whole = kind != "behind"
-        if place is not None and kind == "other":
+        if report.has_lost:
             logger.warning(
-                "data centre %s has rows of a history that the log has lost; sending it all rows",
+                "data centre %s has rows of a history that the log has lost; both send all rows",
                 self.dc,
             )
-            # It may have what is lost here.
-            self._near.forget()
-        number = 0 if whole or place is None else place.number
-        self._send(_each(image.since(number), self._ends), stand, writers, place, last)
+        number = place.number if kind == "behind" and place is not None else 0
+        self._send(_each(image.since(number), self._ends), report, place)
 
-    def _send(
-        self,
-        rows: Iterable[Row],
-        stand: tuple[int, int, int, int, int],
-        writers: bytes,
-        place: LinkPlace | None,
-        last: int,
-    ) -> None:
+    def _send(self, rows: Iterable[Row], report: _core.LinkReport, place: LinkPlace | None) -> None:
         assert self._node is not None
-        position, checksum, _, log_time, number = stand
-        before = (0, 0) if place is None else place.since[:2]
         sent, node = 0, self._node
-
-        def entry(rows: Sequence[tuple[bytes, bytes]], mark: tuple[int, int]) -> bytes:
-            return node.states_entry(rows, (self._own, *mark, log_time), writers)
-
         last_there = "" if place is None else place.last
         for batch in _lists(rows):
             sent += len(batch)
             pieces = parts([row[:2] for row in batch], SIZE)
-            self._far.append([entry(part, before) for part in pieces])
-        if sent and not self._ends.is_set():
+            self._far.append([node.states_entry(report, part) for part in pieces])
+        is_told = bool(sent) or report.is_due
+        if is_told and not self._ends.is_set():
             # Up to here the other has all. It is short, for it is looked at again and again.
-            end = entry([], (position, checksum))
-            last_there = self._far.append([end])
+            last_there = self._far.append([node.states_entry(report, [])])
         if self._ends.is_set():
             # Not all may be sent.
             return
         now = time.monotonic()
-        if sent or place is None or place.number != number or (
+        if is_told:
+            self._told_at = now
+        position, number = report.position, report.number
+        if is_told or place is None or place.number != number or (
             place.position != position and now - self._placed_at >= _PLACED
         ):  # fmt: skip
-            made = LinkPlace(position, checksum, number, self._writer, last_there)
+            made = LinkPlace(report.sent(), position, number, self._writer, last_there)
             self._far.keep(made)
             self._place, self._placed_at = made, now
         self.figures.changes += sent
         self.figures.position = str(position)
         self.figures.state, self.figures.error = "ok", ""
-        self._since = None if number >= last else now
+        self._since = None if number >= report.last else now
         self._lag()
 
 

@@ -81,9 +81,7 @@ class Node:
         rules = state_rules(settings.row, tombstone_age=settings.tombstone_age)
         self._given = _given(settings, rules, place, mode, folder)
         self._client = interlock.connect(settings.cluster)
-        self._links = [
-            Link(dc, settings.dc, _far(settings, dc), _near(settings, dc)) for dc in settings.links
-        ]
+        self._links = [Link(dc, _far(settings, dc)) for dc in settings.links]
         databases = opened(settings, rules)
         # Only once all else is right: a wrong flag leaves no folder behind.
         _make(folder)
@@ -252,7 +250,3 @@ def _far(settings: NodeSettings, dc: str) -> FarLog:
     except ValueError as error:
         flag = "--link-stream" if dc in settings.link_streams else "--link"
         raise ValueError(str(error).replace("open_log(): url", f"{flag} {dc}", 1)) from None
-
-
-def _near(settings: NodeSettings, dc: str) -> FarLog:
-    return FarLog(settings.stream_url, settings.table, settings.dc, dc, FAR_TIMEOUT)

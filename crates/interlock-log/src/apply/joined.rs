@@ -3,6 +3,7 @@
 use super::Whole;
 use crate::codec::{Damaged, Reader};
 use crate::entry::{Mark, Source};
+use crate::heard::Heard;
 use crate::machine::{Centre, Judge, Machine, Origin, Rules};
 
 impl<M: Machine> Whole<M> {
@@ -29,11 +30,11 @@ impl<M: Machine> Whole<M> {
                 };
                 let judge = Judge::new(&self.sessions, &theirs.sessions, rules);
                 let heard = self.sources.entry(source.name.clone()).or_default();
-                let is_newest = source.time >= heard.0;
+                let follows = heard.take(source, bytes, machine.changes() > 0);
+                let is_newest = follows && !source.is_returned || !rules.follows;
                 let origin = Origin::Far(Centre { name: &source.name, is_newest });
                 self.reading = self.reading.max(ours.join(machine, &judge, origin));
                 self.merged += ours.take_short();
-                *heard = (source.time, source.mark).max(*heard);
             }
             None => {
                 // A state from a wrong clock must not stop all writes.
@@ -74,15 +75,16 @@ impl<M: Machine> Whole<M> {
             self.sessions.lift(&client, number, stamp);
         }
         for (name, heard) in theirs.sources {
-            let ours = self.sources.entry(name).or_default();
-            *ours = heard.max(*ours);
+            self.sources.entry(name).or_default().join(&heard);
         }
     }
 
     /// Returns whether another state contains all writes of this history. It must have every record
     /// that this one has forgotten. Rows from elsewhere are not part of a history.
     pub fn is_within(&self, other: &Self) -> bool {
-        let is_known = |(name, heard)| other.sources.get(name).is_some_and(|it| heard <= it);
+        let is_known = |(name, heard): (&Vec<u8>, &Heard)| {
+            other.sources.get(name).is_some_and(|it| heard.is_within(it))
+        };
         self.now > 0
             && self.sources.iter().all(is_known)
             && self.sessions.is_within(&other.sessions)

@@ -7,7 +7,8 @@ use super::lost::Lost;
 use super::Replica;
 use crate::apply::Whole;
 use crate::entry::{Body, Entry, Mark, Source};
-use crate::machine::{Centre, Machine};
+use crate::heard::Heard;
+use crate::machine::Machine;
 use crate::ring::{Kept, Ring};
 
 /// Name for rows without a known sender, such as those from a database.
@@ -53,21 +54,20 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         let (theirs, ours) = (mine.state.machine.as_ref()?, self.state.machine.as_ref()?);
         let mut sources = mine.state.sources.clone();
         if theirs.has_joined() {
-            sources.insert(NOBODY.to_vec(), (mine.state.now, Mark::default()));
+            let time = mine.state.now;
+            sources.insert(NOBODY.to_vec(), Heard { time, ..Heard::default() });
         }
         let heard = &self.state.sources;
-        sources.retain(|name, lost| heard.get(name) != Some(lost));
+        sources.retain(|name, lost| heard.get(name).is_none_or(|it| !it.is_same(lost)));
         loop {
-            let Some((name, (time, mark))) = sources.iter().nth(mine.far.at) else {
+            let Some((name, lost)) = sources.iter().nth(mine.far.at) else {
                 mine.far = Far { done: !mine.far.found, ..Far::default() };
                 if mine.far.done {
                     return None;
                 }
                 continue;
             };
-            let is_newest = heard.get(name).is_none_or(|(before, _)| time >= before);
-            let centre = Centre { name, is_newest };
-            let (last, part) = theirs.far_part(ours, centre, mine.far.since);
+            let (last, part) = theirs.far_part(ours, name, mine.far.since);
             match last {
                 Some(last) => mine.far.since = last,
                 None => (mine.far.at, mine.far.since) = (mine.far.at + 1, 0),
@@ -76,10 +76,34 @@ impl<M: Machine, R: Ring> Replica<M, R> {
                 mine.far.found = true;
                 let mut bytes = Vec::new();
                 Whole::of(self.state.genesis.clone(), part).encode(&mut bytes);
-                let source = Source { name: name.clone(), mark: *mark, time: *time };
+                let (name, marks) = (name.clone(), lost.marks.clone());
+                let (told, time) = (lost.told.clone(), lost.time);
+                let source =
+                    Source { name, marks, time, told, is_returned: true, ..Source::default() };
                 return Some(self.states(Some(source), bytes));
             }
         }
+    }
+
+    /// Notes the writers of the ring's entries: the log may have these writes under other writers.
+    pub(super) fn note_writers(&mut self) {
+        let writers = &mut self.writers;
+        self.ring.each(&mut |kept| {
+            writers.extend(Some(kept.did.writer).filter(|writer| *writer > 0));
+            true
+        });
+    }
+
+    /// Returns an entry that names the noted writers that the log does not know.
+    pub(super) fn named_writers(&mut self) -> Option<Vec<u8>> {
+        let machine = self.state.machine.as_ref().filter(|_| self.setup.rules.names_writers)?;
+        self.writers.retain(|writer| !machine.is_own(*writer));
+        let writers: Vec<u64> = self.writers.iter().copied().collect();
+        let part = machine.of_writers(&writers).filter(|_| !writers.is_empty())?;
+        let mut bytes = Vec::new();
+        Whole::of(self.state.genesis.clone(), part).encode(&mut bytes);
+        let source = Source { name: NOBODY.to_vec(), is_returned: true, ..Source::default() };
+        Some(self.states(Some(source), bytes))
     }
 
     /// Returns the lost history as a whole if it has writes that must not come back by themselves.

@@ -94,6 +94,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         }
         let (place, state) = checkpoint
             .map_or_else(|| (Place::default(), Whole::default()), |it| (it.place, it.state));
+        self.note_writers();
         let lost = std::mem::replace(&mut self.state, state);
         self.remember(&lost.keepers);
         let lasts = self.state.sessions.names.iter().map(|(name, it)| (name.clone(), it.last));
@@ -194,6 +195,9 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         }
         self.serves = true;
         self.waits &= entries.is_empty() && !self.resorts;
+        if self.owes && entries.is_empty() && !self.waits {
+            entries.extend(self.named_writers());
+        }
         self.owes = !entries.is_empty() || self.waits;
         if !self.owes {
             self.resorts = false;

@@ -3,7 +3,7 @@
 use super::table::{Rows, When};
 use crate::codec::Damaged;
 use crate::entry::Command;
-use crate::machine::{Centre, Image, Judge, Machine, Moment, Origin, Outcome, Winner};
+use crate::machine::{Image, Judge, Machine, Moment, Origin, Outcome, Winner};
 use crate::stamp::{BELIEVED_MS, COUNTER_BITS};
 
 impl Machine for Rows {
@@ -66,6 +66,14 @@ impl Machine for Rows {
         Rows::comes_back(self, writer);
     }
 
+    fn is_own(&self, writer: u64) -> bool {
+        self.writers().is_own(writer)
+    }
+
+    fn of_writers(&self, writers: &[u64]) -> Option<Self> {
+        Some(Rows::of_writers(self, writers))
+    }
+
     fn takes_back(&self, writer: u64) -> bool {
         Rows::takes_back(self, writer)
     }
@@ -74,8 +82,8 @@ impl Machine for Rows {
         self.writers().has_joined()
     }
 
-    fn far_part(&self, than: &Self, centre: Centre<'_>, since: u64) -> (Option<u64>, Option<Self>) {
-        Rows::far_part(self, than, centre, since)
+    fn far_part(&self, than: &Self, name: &[u8], since: u64) -> (Option<u64>, Option<Self>) {
+        Rows::far_part(self, than, name, since)
     }
 
     fn join(&mut self, other: Self, judge: &Judge<'_>, origin: Origin<'_>) -> u64 {

@@ -39,8 +39,13 @@ impl Writers {
     pub fn is_own(&self, number: u64) -> bool {
         let is_joined =
             || self.joined.binary_search(&number).is_ok() || (1..=self.below).contains(&number);
-        self.own.binary_search(&number).is_ok()
-            || (self.own_from..=self.own_until).contains(&number) && !is_joined()
+        self.own.binary_search(&number).is_ok() || self.is_of_log(number) && !is_joined()
+    }
+
+    /// Returns whether a writer began with this log, or the node that began the log had its
+    /// entries. After times have fallen, that is so for writers above `own_until`, too.
+    fn is_of_log(&self, number: u64) -> bool {
+        number >= self.own_from && (number <= self.own_until || self.own_from == 0)
     }
 
     /// Notes that a log was begun by a node without the entries of writers below a number.
@@ -79,7 +84,7 @@ impl Writers {
     }
 
     fn has_up_to(&self, number: u64) -> bool {
-        (self.own_from..=self.own_until).contains(&number) && number > self.below
+        self.is_of_log(number) && number > self.below
             || self.own.first().is_some_and(|first| *first <= number)
     }
 
@@ -157,6 +162,22 @@ impl Rows {
     /// See [`Machine::comes_back`](crate::machine::Machine::comes_back).
     pub fn comes_back(&mut self, writer: u64) {
         self.writers.adds(writer);
+    }
+
+    /// See [`Machine::of_writers`](crate::machine::Machine::of_writers).
+    pub fn of_writers(&self, writers: &[u64]) -> Rows {
+        let mut own = Writers::default();
+        writers.iter().for_each(|writer| note(&mut own.own, *writer));
+        Rows::of(self.settings.clone(), std::iter::empty()).with_writers(own)
+    }
+
+    /// Notes that the log has the writes of a writer, maybe under another one. If its sums have
+    /// come from elsewhere too, they count twice.
+    fn owns(&mut self, writer: u64) {
+        if !self.writers.is_own(writer) {
+            self.short += u64::from(self.writers.is_joined(writer));
+            note(&mut self.writers.own, writer);
+        }
     }
 
     /// The writers of this data centre, by the source of their totals.
@@ -246,7 +267,7 @@ impl Rows {
         let Some(ours) = self.store.get(key) else { return Some(theirs.clone()) };
         let is_theirs = |name: &[u8], at| writers.has(centre.name, name, at);
         let (rules, own) = (&self.settings.rules, self.settings.dc.as_bytes());
-        rules.join_far(ours, theirs, own, centre.name, &is_theirs, centre.is_newest)
+        rules.join_far(ours, theirs, own, centre, &is_theirs)
     }
 
     /// Notes the writers of the totals in a state from elsewhere.
@@ -267,6 +288,9 @@ impl Rows {
         let rules = self.settings.rules.clone();
         // A lost history does not know which totals the other data centre's entries determine.
         let theirs_own = if is_returned { Writers::default() } else { other.writers.clone() };
+        if is_returned {
+            other.writers.own.iter().for_each(|writer| self.owns(*writer));
+        }
         let ours_own = self.writers.clone();
         for row in other.store.all() {
             let whole = rules.trust(row.state.into());
@@ -281,7 +305,8 @@ impl Rows {
             let joined = self.joined_far(row.key, &theirs, centre, &theirs_own);
             let Some(joined) = joined else {
                 let ours = self.store.get(row.key).filter(|_| !is_returned);
-                if ours.is_some_and(|ours| rules.has_more_of(centre.name, ours, &theirs)) {
+                let has_more = |ours| rules.has_more_of(centre.name, ours, &theirs);
+                if ours.is_some_and(|ours| is_short || has_more(ours)) {
                     self.store.tell_again(row.key);
                 }
                 continue;
@@ -298,12 +323,7 @@ impl Rows {
     }
 
     /// See [`Machine::far_part`](crate::machine::Machine::far_part).
-    pub fn far_part(
-        &self,
-        than: &Rows,
-        centre: Centre<'_>,
-        since: u64,
-    ) -> (Option<u64>, Option<Rows>) {
+    pub fn far_part(&self, than: &Rows, name: &[u8], since: u64) -> (Option<u64>, Option<Rows>) {
         if !self.settings.is_same_table(&than.settings) {
             return (None, None);
         }
@@ -326,6 +346,7 @@ impl Rows {
             }
             let theirs = self.sifted(rules.trust(row.state.into()), &self.writers);
             let theirs = self.sifted(theirs, &than.writers);
+            let centre = Centre { name, is_newest: false };
             if than.joined_far(row.key, &theirs, centre, &Writers::default()).is_some() {
                 size += row.key.len() + theirs.as_bytes().len();
                 found.push((row.key, theirs));

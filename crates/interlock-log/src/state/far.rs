@@ -2,15 +2,16 @@
 //! elsewhere.
 
 use super::join::reading;
-use super::{Rules, State, ALIVE, BIRTH, FLOOR};
+use super::{Rules, State, ALIVE, BIRTH, EXPIRES, FLOOR};
 use crate::column::Cell;
+use crate::machine::Centre;
 use crate::pack;
 use crate::stamp;
 
 impl Rules {
-    /// Joins a state of another data centre, like `join_bytes`. If its report is later than all
-    /// before, its own sums are taken as it reports them: its log may have lost writes that others
-    /// have seen. An earlier report counts only if there is no other.
+    /// Joins a state of another data centre, like `join_bytes`. If its report follows all before,
+    /// its own sums are taken as it reports them: its log may have lost writes that others have
+    /// seen.
     ///
     /// A delete by our own data centre that our state lacks was lost here and comes back. Like a
     /// put-back, it does not affect a row that was written later, although others already have the
@@ -27,9 +28,8 @@ impl Rules {
         ours: &[u8],
         theirs: &State,
         own: &[u8],
-        centre: &[u8],
+        centre: Centre<'_>,
         is_of: &dyn Fn(&[u8], u64) -> bool,
-        is_newest: bool,
     ) -> Option<State> {
         let (one, other) = (self.cells(ours), self.cells(theirs.as_bytes()));
         if one[FLOOR] != other[FLOOR] {
@@ -37,23 +37,18 @@ impl Rules {
                 let mut later = one;
                 later[FLOOR] = other[FLOOR].clone();
                 let later = self.encode(&later);
-                let joined = self.join_far(&later.0, theirs, own, centre, is_of, is_newest);
+                let joined = self.join_far(&later.0, theirs, own, centre, is_of);
                 return Some(joined.unwrap_or(later));
             }
             return self.join_bytes(ours, theirs);
         }
-        let sums = || self.columns.iter().filter_map(|column| Some((column, column.joined_at()?)));
-        if !is_newest {
-            let is_of =
-                |name: &[u8], _: u64| stamp::parts(name).is_some_and(|(of, _)| of == centre);
-            let has = |(column, at): (&crate::column::Column, usize)| {
-                column.totals(&one[at]).any(|total| is_of(total.name, total.at))
-            };
-            if sums().any(has) {
-                return self.join_bytes(ours, &self.without(theirs.clone(), is_of));
-            }
-            return self.join_bytes(ours, theirs);
+        let settled = if centre.is_newest { self.settled(&one, &other, centre.name) } else { None };
+        if let Some(settled) = settled {
+            let settled = self.encode(&settled);
+            let joined = self.join_far(&settled.0, theirs, own, centre, is_of);
+            return Some(joined.unwrap_or(settled));
         }
+        let sums = || self.columns.iter().filter_map(|column| Some((column, column.joined_at()?)));
         let is_later = |(column, at): (&crate::column::Column, usize)| {
             column.totals(&one[at]).filter(|total| is_of(total.name, total.at)).any(|ours| {
                 !column.totals(&other[at]).any(|it| {
@@ -62,12 +57,37 @@ impl Rules {
                 })
             })
         };
-        if !sums().any(is_later) {
+        if !centre.is_newest || !sums().any(is_later) {
             return self.join_bytes(ours, theirs);
         }
         let less = self.without(self.trust(ours.into()), is_of);
         let joined = self.join_bytes(less.as_bytes(), theirs).unwrap_or(less);
         (joined.as_bytes() != ours).then_some(joined)
+    }
+
+    /// Returns our cells with the values of the other data centre where both have its stamp and
+    /// different values: two of its histories gave the stamp to different writes. `None`: there are
+    /// none.
+    fn settled<'a>(
+        &self,
+        ours: &[Cell<'a>],
+        theirs: &[Cell<'a>],
+        centre: &[u8],
+    ) -> Option<Vec<Cell<'a>>> {
+        let (mut one, other) = (self.spread(ours), self.spread(theirs));
+        let mut has_changed = false;
+        let stamps = self.registers().map(|at| (at, at + 1)).chain([(EXPIRES, ALIVE)]);
+        for (value, stamp) in stamps {
+            let is_same = one[stamp] == other[stamp] && is_of(&one[stamp], centre);
+            if is_same && one[value] != other[value] {
+                one[value] = other[value].clone();
+                has_changed = true;
+            }
+        }
+        has_changed.then(|| {
+            self.fold(&mut one);
+            one
+        })
     }
 
     /// Returns whether our state has a later stamp by a data centre than the state it sent: it has

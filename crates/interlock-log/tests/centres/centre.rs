@@ -266,6 +266,16 @@ impl Centre {
         found.unwrap_or(true)
     }
 
+    /// Returns whether a command that creates this row is done. All that did may be lost with the
+    /// disks; then there is no row, whatever was added to it.
+    pub fn has_created(&self, key: &str) -> bool {
+        let sessions = &self.nodes[0].replica.state().sessions;
+        self.writes.values().any(|it| {
+            let creates = it.words[0] == "HINCRBY" && it.words[1].ends_with(key);
+            creates && sessions.has_done(&self.clients[it.client].name, it.number)
+        })
+    }
+
     /// Returns the value of a column as a node shows it.
     pub fn value(&self, i: usize, key: &str, column: usize) -> u64 {
         let Some(machine) = &self.nodes[i].replica.state().machine else { return 0 };

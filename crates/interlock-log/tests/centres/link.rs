@@ -6,15 +6,15 @@ use interlock_log::apply::Whole;
 use interlock_log::checkpoint::Id;
 use interlock_log::codec::checksum;
 use interlock_log::entry::{Body, Entry, Mark, Source};
+use interlock_log::heard::Sent;
 use interlock_log::rows::{Held, Rows, Writers};
 
 use crate::centre::{settings, Centre};
 
-/// The place up to which a data centre has another's rows.
+/// Note of the last report, kept at the other data centre.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    mark: Mark,
-    number: u64,
+    sent: Sent,
     /// The last entry that was sent.
     last: Option<(Id, u64)>,
 }
@@ -22,7 +22,7 @@ pub struct Note {
 /// Makes a node send the rows that the other data centre lacks. Returns whether there is nothing
 /// left to send.
 pub fn send(near: &mut Centre, i: usize, far: &mut Centre, random: &mut Rng, fails: bool) -> bool {
-    let place = far.notes.clone().filter(|note| {
+    let note = far.notes.clone().filter(|note| {
         note.last.is_none_or(|(id, sum)| {
             far.engine.at(Some(id)).is_some_and(|bytes| checksum(1, bytes) == sum)
         })
@@ -31,16 +31,15 @@ pub fn send(near: &mut Centre, i: usize, far: &mut Centre, random: &mut Rng, fai
     if !replica.serves() || replica.owes() {
         return false;
     }
-    let (mark, number) =
-        place.as_ref().map_or((Mark { position: 0, checksum: 1 }, 0), |it| (it.mark, it.number));
-    let state = replica.state();
-    let Some(machine) = &state.machine else { return false };
-    let (now, last) = (replica.place().mark, machine.store().changes());
-    if mark.position > now.position && !near.engine.after(replica.place().id).is_empty() {
-        return false;
-    }
-    let is_known = replica.has_mark(mark) == Some(true) && number <= last;
-    let (time, writers) = (state.now, machine.writers().clone());
+    let Some(machine) = &replica.state().machine else { return false };
+    let is_at_end = near.engine.after(replica.place().id).is_empty();
+    let before = note.as_ref().map(|note| &note.sent);
+    let (own, other) = (near.dc.as_bytes(), far.dc.as_bytes());
+    let Some(mut report) = replica.report(own, other, before, is_at_end) else { return false };
+    let (number, last) = (before.map_or(0, |sent| sent.number), machine.store().changes());
+    let is_known = report.is_known && number <= last;
+    report.sent.number = last;
+    let writers = machine.writers().clone();
     let mut rows: Vec<Held> = Vec::new();
     match machine.store().held_since(number, 1000).filter(|_| is_known) {
         Some(found) => rows.extend(found.into_iter().filter(|held| !held.is_theirs())),
@@ -48,30 +47,25 @@ pub fn send(near: &mut Centre, i: usize, far: &mut Centre, random: &mut Rng, fai
             let image = machine.store().image();
             let is_behind = is_known && !image.forgot_since(number);
             rows.extend(image.since(if is_behind { number } else { 0 }));
-            if !is_behind && !is_known && place.is_some() {
-                near.notes = None;
-                near.say(|| "has the other send all rows again".to_owned());
-            }
         }
     }
     if far.engine.log.is_empty() {
         return false; // the other data centre has no stream
     }
-    let before = place.as_ref().map_or(Mark::default(), |it| it.mark);
-    let mut note = Note { mark: now, number: last, last: place.as_ref().and_then(|it| it.last) };
-    let is_done = rows.is_empty() && place.as_ref() == Some(&note);
-    let sent = rows.len();
-    near.say(|| format!("node {i} sends {sent} rows"));
+    let mut made = Note { sent: report.sent, last: note.as_ref().and_then(|it| it.last) };
+    let is_done = rows.is_empty() && note.as_ref() == Some(&made);
+    near.say(|| format!("node {i} sends {} rows, {:?}", rows.len(), report.source));
     for part in rows.chunks(2) {
         let pairs: Vec<_> = part.iter().map(|held| (held.key(), held.state())).collect();
-        if !put(near, far, &pairs, (time, &writers, before), random, fails, &mut note) {
+        if !put(near, far, &pairs, (&report.source, &writers), random, fails, &mut made) {
             return false;
         }
     }
-    if sent > 0 && !put(near, far, &[], (time, &writers, now), random, fails, &mut note) {
+    let is_due = !rows.is_empty() || report.is_due;
+    if is_due && !put(near, far, &[], (&report.source, &writers), random, fails, &mut made) {
         return false;
     }
-    far.notes = Some(note);
+    far.notes = Some(made);
     is_done
 }
 
@@ -79,7 +73,7 @@ fn put(
     near: &Centre,
     far: &mut Centre,
     rows: &[(&[u8], &[u8])],
-    (time, writers, mark): (u64, &Writers, Mark),
+    (source, writers): (&Source, &Writers),
     random: &mut Rng,
     fails: bool,
     note: &mut Note,
@@ -89,8 +83,7 @@ fn put(
     let mut bytes = Vec::new();
     let rows = Rows::of(settings(near.dc), rows.iter().copied()).with_writers(writers.clone());
     Whole::of(genesis, rows).encode(&mut bytes);
-    let source = Some(Source { name: near.dc.as_bytes().to_vec(), mark, time });
-    let body = Body::State { source, bytes };
+    let body = Body::State { source: Some(source.clone()), bytes };
     let (name, nonce) = (b"link".to_vec(), random.u64(..));
     let entry = Entry { name, number: 0, read: Mark::default(), seen: 0, nonce, body }.encode();
     let x = if fails { random.f64() } else { 1.0 };

@@ -73,10 +73,16 @@ impl Log {
 
     /// Joins the rows of another data centre.
     pub fn takes(&mut self, name: &str, other: &Log) {
-        let source =
-            Some(Source { name: name.as_bytes().to_vec(), mark: other.at, time: other.whole.now });
-        let body = Body::State { source, bytes: other.bytes() };
+        let body = Body::State { source: Some(self.source(name, other)), bytes: other.bytes() };
         assert_eq!(self.append(0, body).0, Fate::Taken);
+    }
+
+    /// Returns the head of a report that follows all before.
+    fn source(&self, name: &str, other: &Log) -> Source {
+        let heard = self.whole.sources.get(name.as_bytes());
+        let checked = heard.map_or_else(Vec::new, |heard| heard.marks.clone());
+        let (name, marks) = (name.as_bytes().to_vec(), vec![other.at]);
+        Source { name, marks, time: other.whole.now, checked, ..Source::default() }
     }
 
     pub fn rows(&self) -> &Rows {
@@ -124,8 +130,7 @@ fn a_log_drives_a_table() {
     }
     assert_eq!(east.write(7, &["HINCRBY t:sum n 1"]), [":1\r\n"]);
     for _ in 0..2 {
-        let source = Some(Source { name: b"west".to_vec(), mark: west.at, time: west.whole.now });
-        let body = Body::State { source, bytes: west.bytes() };
+        let body = Body::State { source: Some(east.source("west", &west)), bytes: west.bytes() };
         assert_eq!(east.append(0, body).0, Fate::Taken);
     }
     assert_eq!(east.write(8, &["HINCRBY t:sum n 1"]), [":59\r\n"]);

@@ -125,8 +125,10 @@ fn forged(bytes: &[u8], state: &[u8], chance: &mut Rng) -> Vec<u8> {
             3 => entry.name = [&b"a/1"[..], b"b/1", b"", b"evil/9"][chance.usize(..4)].to_vec(),
             4 => {
                 let mark = Mark { position: wild(chance), checksum: wild(chance) };
-                let (name, time) = (b"west".to_vec(), wild(chance));
-                let source = Source { name, mark, time };
+                let (name, time, asks) = (b"west".to_vec(), wild(chance), wild(chance));
+                let (marks, is_returned) = (vec![mark; chance.usize(..3)], chance.bool());
+                let (checked, told) = (vec![mark], marks.clone());
+                let source = Source { name, marks, time, checked, told, asks, is_returned };
                 let source = chance.bool().then_some(source);
                 entry.body = Body::State { source, bytes: bent(state, chance) };
             }

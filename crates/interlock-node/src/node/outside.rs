@@ -8,7 +8,9 @@ use std::time::Instant;
 
 use interlock_log::apply::Whole;
 use interlock_log::entry::Mark;
+use interlock_log::heard::Sent;
 use interlock_log::machine::Machine;
+use interlock_log::replica::Report;
 use interlock_log::rows::{Held, Image, Rows, Writers};
 use interlock_stores::disk::Disk;
 
@@ -45,16 +47,37 @@ pub struct Changes {
     pub stand: Stand,
     /// The number of the table's last change.
     pub last: u64,
+    pub lacking: Lacking,
+    /// For another data centre.
+    pub report: Option<Reported>,
+}
+
+/// Report to another data centre, for the entries with the rows.
+#[derive(Debug)]
+pub struct Reported {
+    pub report: Report,
     /// The writers of this data centre, so that others know whose sums only its entries report.
     pub writers: Writers,
-    pub lacking: Lacking,
+}
+
+/// Reader outside, and the place up to which it has all rows.
+#[derive(Clone, Debug)]
+pub enum Reader {
+    Database {
+        mark: Mark,
+        number: u64,
+    },
+    /// Another data centre, and the note of the last report to it.
+    Centre {
+        dc: String,
+        sent: Option<Sent>,
+    },
 }
 
 /// A request for changes.
 #[derive(Debug)]
 pub(crate) struct Ask {
-    pub mark: Mark,
-    pub number: u64,
+    pub reader: Reader,
     pub most: usize,
     pub asked_at: Instant,
     /// End of the wait for a change.
@@ -160,8 +183,9 @@ impl<D: Disk, C: Clients> Node<Rows, D, C> {
         }
         for ask in std::mem::take(&mut self.outside.asked) {
             let found = self.changes(&ask).filter(|changes| {
-                let is_nothing = matches!(&changes.lacking, Lacking::Rows(rows) if rows.is_empty());
-                !is_nothing || now >= ask.until
+                let has_rows = !matches!(&changes.lacking, Lacking::Rows(rows) if rows.is_empty());
+                let is_due = changes.report.as_ref().is_some_and(|it| it.report.is_due);
+                has_rows || is_due || now >= ask.until
             });
             match found {
                 Some(changes) => {
@@ -182,8 +206,18 @@ impl<D: Disk, C: Clients> Node<Rows, D, C> {
     /// has read further may have given it rows. Only a node that has read to the end since the
     /// request knows that it is not there.
     fn is_ahead(&self, ask: &Ask) -> bool {
-        ask.mark.position > self.replica.place().mark.position
-            && self.at_end.is_none_or(|at_end| at_end < ask.asked_at)
+        if self.at_end.is_some_and(|at_end| at_end >= ask.asked_at) {
+            return false;
+        }
+        match &ask.reader {
+            Reader::Database { mark, .. } => mark.position > self.replica.place().mark.position,
+            Reader::Centre { dc, sent } => self.report(dc, sent.as_ref(), false).is_none(),
+        }
+    }
+
+    fn report(&self, dc: &str, sent: Option<&Sent>, is_at_end: bool) -> Option<Report> {
+        let own = &self.replica.state().machine.as_ref()?.settings().dc;
+        self.replica.report(own.as_bytes(), dc.as_bytes(), sent, is_at_end)
     }
 
     /// Appends an empty entry if nothing is under way, because an idle log is read to its end only
@@ -206,24 +240,36 @@ impl<D: Disk, C: Clients> Node<Rows, D, C> {
         if self.is_ahead(ask) {
             return None;
         }
-        let is_known = self.replica.has_mark(ask.mark) == Some(true) && ask.number <= last;
-        let lacking = match store.held_since(ask.number, ask.most).filter(|_| is_known) {
-            Some(rows) => {
+        let (is_known, number, report) = match &ask.reader {
+            Reader::Database { mark, number } => {
+                (self.replica.has_mark(*mark) == Some(true), *number, None)
+            }
+            Reader::Centre { dc, sent } => {
+                let report = self.report(dc, sent.as_ref(), true)?;
+                let number = sent.as_ref().map_or(0, |sent| sent.number);
+                let writers = state.machine.as_ref()?.writers().clone();
+                (report.is_known, number, Some(Reported { report, writers }))
+            }
+        };
+        let is_known = is_known && number <= last;
+        let is_theirs = |held: &Held| report.is_some() && held.is_theirs();
+        let lacking = match store.held_since(number, ask.most).filter(|_| is_known) {
+            Some(mut rows) => {
                 if let Some(row) = rows.last().filter(|_| rows.len() >= ask.most) {
                     stand.number = row.number();
                 }
+                rows.retain(|held| !is_theirs(held));
                 Lacking::Rows(rows)
             }
             None => {
                 let image = store.image();
-                match is_known && !image.forgot_since(ask.number) {
+                match is_known && !image.forgot_since(number) {
                     true => Lacking::Behind(image),
                     false => Lacking::All { image, is_known },
                 }
             }
         };
-        let writers = state.machine.as_ref()?.writers().clone();
-        Some(Changes { stand, last, writers, lacking })
+        Some(Changes { stand, last, lacking, report })
     }
 }
 

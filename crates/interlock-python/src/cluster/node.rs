@@ -21,7 +21,7 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::cluster::bridge::LogBridge;
 use crate::cluster::outside_rows;
-use crate::cluster::outside_rows::{BroughtRows, Found};
+use crate::cluster::outside_rows::{BroughtRows, Found, FoundReport, LinkReport};
 use crate::hub::keeper::TableKeeper;
 use crate::runtime::fork;
 use crate::table::{duration, failure, location};
@@ -137,17 +137,29 @@ impl LogNode {
 
     /// Returns the rows that a reader lacks who has those up to a position, its checksum, and the
     /// number of a change, up to `most`. Waits for a change for up to this many seconds. None: the
-    /// node has not caught up. `own`: without those that another data centre has in the same state.
-    #[pyo3(signature = (since, most, seconds, own=false))]
+    /// node has not caught up.
     fn changed<'py>(
         &self,
         py: Python<'py>,
         since: (u64, u64, u64),
         most: usize,
         seconds: f64,
-        own: bool,
     ) -> PyResult<Option<Found<'py>>> {
-        outside_rows::changed(py, &self.running, since, most, duration(seconds).min(LONGEST), own)
+        outside_rows::changed(py, &self.running, since, most, duration(seconds).min(LONGEST))
+    }
+
+    /// Returns the rows that another data centre lacks, up to `most`, and the report for it. `sent`: what was
+    /// noted there. Waits for a change for up to this many seconds. None: the node has not caught up.
+    fn report<'py>(
+        &self,
+        py: Python<'py>,
+        dc: &str,
+        sent: Option<&[u8]>,
+        most: usize,
+        seconds: f64,
+    ) -> PyResult<Option<FoundReport<'py>>> {
+        let wait = duration(seconds).min(LONGEST);
+        outside_rows::report(py, &self.running, dc, sent, most, wait)
     }
 
     /// Has all nodes join rows; returns whether they are in this node's state within this many
@@ -156,16 +168,14 @@ impl LogNode {
         outside_rows::append_states(py, &self.running, rows, duration(seconds).min(LONGEST))
     }
 
-    /// Returns an entry with rows for the log of another data centre. `source`: this data centre, the position and
-    /// the checksum up to which it has given its rows, and its log time. `writers`: what `changed` says of them.
+    /// Returns an entry with rows for the log of another data centre; without rows, it ends the report.
     fn states_entry<'py>(
         &self,
         py: Python<'py>,
+        report: &LinkReport,
         rows: Vec<(PyBackedBytes, PyBackedBytes)>,
-        source: (String, u64, u64, u64),
-        writers: &[u8],
-    ) -> PyResult<Bound<'py, PyBytes>> {
-        outside_rows::states_entry(py, &self.running, &rows, source, writers)
+    ) -> Bound<'py, PyBytes> {
+        outside_rows::states_entry(py, &self.running, report, &rows)
     }
 
     /// Stops waiting for the checkpoints of a node; returns whether this node has read so within

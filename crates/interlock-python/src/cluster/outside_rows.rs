@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use interlock_log::codec::Reader;
-use interlock_log::entry::{Mark, Source};
-use interlock_log::rows::{Comparison, Held, Image, Writers};
-use interlock_node::node::{Changes, Lacking, Stand};
+use interlock_log::codec::Reader as BytesReader;
+use interlock_log::entry::Mark;
+use interlock_log::heard::Sent;
+use interlock_log::rows::{Comparison, Held, Image};
+use interlock_node::node::{Changes, Lacking, Reader, Reported, Stand};
 use interlock_node::running::Running;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -180,10 +181,41 @@ impl RowsIterator {
 /// The answer of `LogNode.changed`: the place with these rows, the number of the last change of all, and
 /// `rows`: what is lacking; `behind`: the image has it; `all`: the image is to be compared, for rows are
 /// forgotten that changed since; `other`: the same, for the place that was asked for may be of another history.
-///
-/// The last is what this data centre says of its writers, for `states_entry`.
-pub type Found<'py> =
-    (Place, u64, &'static str, Vec<Row<'py>>, Option<Bound<'py, RowsImage>>, Bound<'py, PyBytes>);
+pub type Found<'py> = (Place, u64, &'static str, Vec<Row<'py>>, Option<Bound<'py, RowsImage>>);
+
+/// Report to another data centre, for the entries with the rows that it lacks.
+#[pyclass(module = "interlock._core", frozen)]
+pub struct LinkReport {
+    reported: Reported,
+    /// The place with these rows.
+    #[pyo3(get)]
+    position: u64,
+    #[pyo3(get)]
+    number: u64,
+    /// The number of the last change of all.
+    #[pyo3(get)]
+    last: u64,
+    /// It must be sent even without rows.
+    #[pyo3(get)]
+    is_due: bool,
+    /// The other data centre has rows of a history that the log has lost.
+    #[pyo3(get)]
+    has_lost: bool,
+}
+
+#[pymethods]
+impl LinkReport {
+    /// Bytes of the note to keep once everything is sent.
+    fn sent<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let mut bytes = Vec::new();
+        Sent { number: self.number, ..self.reported.report.sent.clone() }.encode(&mut bytes);
+        PyBytes::new(py, &bytes)
+    }
+}
+
+/// The answer of `LogNode.report`.
+pub type FoundReport<'py> =
+    (Bound<'py, LinkReport>, &'static str, Vec<Row<'py>>, Option<Bound<'py, RowsImage>>);
 
 pub fn changed<'py>(
     py: Python<'py>,
@@ -191,25 +223,54 @@ pub fn changed<'py>(
     since: (u64, u64, u64),
     most: usize,
     wait: Duration,
-    is_own: bool,
 ) -> PyResult<Option<Found<'py>>> {
     let (position, checksum, number) = since;
-    let mark = Mark { position, checksum };
+    let reader = Reader::Database { mark: Mark { position, checksum }, number };
     let until = Instant::now() + wait;
-    let found = py.detach(|| running.changes(mark, number, most, until));
-    let Some(Changes { stand, last, writers, lacking }) = found else { return Ok(None) };
+    let found = py.detach(|| running.changes(reader, most, until));
+    let Some(Changes { stand, last, lacking, .. }) = found else { return Ok(None) };
+    let (kind, rows, image) = told(py, lacking)?;
+    Ok(Some((place(stand), last, kind, rows, image)))
+}
+
+/// Returns the rows that another data centre lacks, given the note of the last report, and the next report.
+pub fn report<'py>(
+    py: Python<'py>,
+    running: &Running,
+    dc: &str,
+    sent: Option<&[u8]>,
+    most: usize,
+    wait: Duration,
+) -> PyResult<Option<FoundReport<'py>>> {
+    let sent = sent
+        .map(|bytes| Sent::decode(&mut BytesReader::new(bytes)))
+        .transpose()
+        .map_err(|_| PyValueError::new_err("this is not what a data centre notes"))?;
+    let reader = Reader::Centre { dc: dc.to_owned(), sent };
+    let until = Instant::now() + wait;
+    let found = py.detach(|| running.changes(reader, most, until));
+    let Some(Changes { stand, last, lacking, report: Some(reported) }) = found else {
+        return Ok(None);
+    };
+    let (kind, rows, image) = told(py, lacking)?;
+    let (is_due, has_lost) = (reported.report.is_due, reported.report.has_lost);
+    let (position, number) = (stand.mark.position, stand.number);
+    let report = LinkReport { reported, position, number, last, is_due, has_lost };
+    Ok(Some((Bound::new(py, report)?, kind, rows, image)))
+}
+
+type Told<'py> = (&'static str, Vec<Row<'py>>, Option<Bound<'py, RowsImage>>);
+
+fn told<'py>(py: Python<'py>, lacking: Lacking) -> PyResult<Told<'py>> {
     let (kind, rows, image) = match lacking {
         Lacking::Rows(rows) => ("rows", rows, None),
         Lacking::Behind(image) => ("behind", Vec::new(), Some(image)),
         Lacking::All { image, is_known: true } => ("all", Vec::new(), Some(image)),
         Lacking::All { image, is_known: false } => ("other", Vec::new(), Some(image)),
     };
-    let wanted = rows.iter().filter(|held| !(is_own && held.is_theirs()));
-    let rows = wanted.map(|held| row(py, held)).collect();
+    let rows = rows.iter().map(|held| row(py, held)).collect();
     let image = image.map(|image| Bound::new(py, RowsImage::new(image))).transpose()?;
-    let mut said = Vec::new();
-    writers.encode(&mut said);
-    Ok(Some((place(stand), last, kind, rows, image, PyBytes::new(py, &said))))
+    Ok((kind, rows, image))
 }
 
 pub fn append_states(
@@ -229,16 +290,11 @@ pub fn append_states(
 pub fn states_entry<'py>(
     py: Python<'py>,
     running: &Running,
+    report: &LinkReport,
     rows: &[(PyBackedBytes, PyBackedBytes)],
-    source: (String, u64, u64, u64),
-    writers: &[u8],
-) -> PyResult<Bound<'py, PyBytes>> {
-    let (name, position, checksum, time) = source;
-    let source = Source { name: name.into_bytes(), mark: Mark { position, checksum }, time };
-    let writers = Writers::decode(&mut Reader::new(writers))
-        .map_err(|_| PyValueError::new_err("these are not writers of a data centre"))?;
-    let entry = py.detach(|| running.states_entry(source, &borrowed(rows), writers));
-    Ok(PyBytes::new(py, &entry))
+) -> Bound<'py, PyBytes> {
+    let entry = py.detach(|| running.states_entry(&report.reported, &borrowed(rows)));
+    PyBytes::new(py, &entry)
 }
 
 fn borrowed(rows: &[(PyBackedBytes, PyBackedBytes)]) -> Vec<(&[u8], &[u8])> {

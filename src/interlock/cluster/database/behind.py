@@ -248,7 +248,7 @@ class _Writer:
         if found is None:
             self._ends.wait(PAUSE)
             return
-        place, last, kind, rows, image, _ = found
+        place, last, kind, rows, image = found
         stand = _mark(mark.epoch, place)
         self._waiting = last - mark.number
         if self._waiting and self._since is None:
