@@ -80,7 +80,7 @@ def test_a_worker_whose_lifespan_fails_ends_with_an_error_and_is_never_ready(
     monkeypatch.setenv("FAILS", fails)
     ready = tmp_path / "ready"
     worker = workers.start("--ready-file", str(ready), *flags, app="tests.worker.apps.living:app")
-    assert worker.process.wait(PATIENCE) == 1
+    assert worker.ended() == 1
     assert "ConnectionError: no database" in worker.output
     assert "ready, tests.worker.apps.living" not in worker.output and not ready.exists()
     assert "Logging error" not in worker.output
@@ -101,7 +101,7 @@ def test_a_worker_whose_lifespan_hangs_obeys_a_signal(workers: Workers, tmp_path
     worker = workers.start(app="hanging:app")
     worker.wait_for_line("hangs")
     worker.process.terminate()
-    assert worker.process.wait(PATIENCE) == 0
+    assert worker.ended() == 0
     assert "before it started" in worker.output
 
 
