@@ -30,7 +30,8 @@ def load_program() -> Path:
 
 @cache
 def behaviours_python() -> Path:
-    """Return the newest CPython of this machine from 3.12 on, in an environment that has bocpy.
+    """Return the newest CPython of this machine from 3.12 on, in an environment that has bocpy
+    and what Interlock requires.
 
     Without one it is this interpreter itself: bocpy runs there too, only slower.
     """
@@ -41,7 +42,9 @@ def behaviours_python() -> Path:
     environment = BUILT / f"python-{name}"
     python = environment / "bin" / "python"
     stamp = environment / "tools.txt"
-    wanted = _run(sys.executable, str(ROOT / "scripts" / "dependency_group.py"), "bench")
+    # The package itself is on the path (see `environment`), what it requires is not.
+    groups = str(ROOT / "scripts" / "dependency_group.py"), "package", "bench"
+    wanted = _run(sys.executable, *groups)
     if not stamp.exists() or stamp.read_text() != wanted:
         _run(str(newest), "-m", "venv", "--clear", str(environment))
         _run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",

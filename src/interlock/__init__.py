@@ -30,7 +30,6 @@ if "t" in getattr(_sys, "abiflags", ""):
     )
 
 from interlock import _core
-from interlock.consumer import Consumer
 from interlock.errors import (
     Empty,
     EngineUnavailable,
@@ -53,26 +52,6 @@ from interlock.errors import (
     WorkerBroken,
     WouldDeadlock,
 )
-from interlock.executor import Future, KeyedExecutor
-from interlock.explanation import Blocker, ExplainNode, Explanation
-from interlock.message import (
-    AsyncLease,
-    AsyncLeaseBatch,
-    DeadLetter,
-    HotKey,
-    Key,
-    Keys,
-    Lease,
-    LeaseBatch,
-    Message,
-    Put,
-    QueuedMessage,
-    Stats,
-    current_lease,
-)
-from interlock.queue import KeyedQueue
-from interlock.retry import Retry, Seconds
-from interlock.roots import Root, Roots
 
 if TYPE_CHECKING:
     from interlock.aio import AsyncQueue
@@ -91,7 +70,28 @@ if TYPE_CHECKING:
     from interlock.client.faces.queue import RemoteQueue
     from interlock.client.faces.table import RemoteTable
     from interlock.client.requests.lease_state import RemoteLeaseBatch
+    from interlock.consumer import Consumer
+    from interlock.executor import Future, KeyedExecutor
+    from interlock.explanation import Blocker, ExplainNode, Explanation
     from interlock.hub.serve.server import Hub
+    from interlock.message import (
+        AsyncLease,
+        AsyncLeaseBatch,
+        DeadLetter,
+        HotKey,
+        Key,
+        Keys,
+        Lease,
+        LeaseBatch,
+        Message,
+        Put,
+        QueuedMessage,
+        Stats,
+        current_lease,
+    )
+    from interlock.queue import KeyedQueue
+    from interlock.retry import Retry, Seconds
+    from interlock.roots import Root, Roots
     from interlock.table.merge import Flags, Last, Max, Sum
     from interlock.table.row import F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Row, Size
     from interlock.table.stats import Resized, TableStats
@@ -207,55 +207,79 @@ if _core.DEBUG_BUILD:
         stacklevel=2,
     )
 
-# asyncio is more than half of what the import would cost, and most programs do without it.
+# Imported at first use, so that a program pays for what it uses; the import of all takes 100 ms.
 _LOADED_WHEN_ASKED_FOR = {
-    "F32": "interlock.table.row",
-    "F64": "interlock.table.row",
-    "I8": "interlock.table.row",
-    "I16": "interlock.table.row",
-    "I32": "interlock.table.row",
-    "I64": "interlock.table.row",
-    "U8": "interlock.table.row",
-    "U16": "interlock.table.row",
-    "U32": "interlock.table.row",
-    "U64": "interlock.table.row",
     "App": "interlock.app.app",
     "AsyncClient": "interlock.client.faces.aio_client",
+    "AsyncLease": "interlock.message",
+    "AsyncLeaseBatch": "interlock.message",
     "AsyncQueue": "interlock.aio",
     "AsyncRemoteLease": "interlock.client.faces.aio_lease",
     "AsyncRemoteQueue": "interlock.client.faces.aio_queue",
     "AsyncRemoteTable": "interlock.client.faces.aio_table",
     "AsyncTask": "interlock.app.task",
+    "Blocker": "interlock.explanation",
     "Client": "interlock.client.faces.client",
-    "Flags": "interlock.table.merge",
+    "Consumer": "interlock.consumer",
     "CurrentLeader": "interlock.client.faces.leader",
+    "DeadLetter": "interlock.message",
+    "ExplainNode": "interlock.explanation",
+    "Explanation": "interlock.explanation",
+    "F32": "interlock.table.row",
+    "F64": "interlock.table.row",
+    "Flags": "interlock.table.merge",
+    "Future": "interlock.executor",
     "Handling": "interlock.app.middleware",
+    "HotKey": "interlock.message",
     "Hub": "interlock.hub.serve.server",
+    "I16": "interlock.table.row",
+    "I32": "interlock.table.row",
+    "I64": "interlock.table.row",
+    "I8": "interlock.table.row",
     "Job": "interlock.app.job",
+    "Key": "interlock.message",
     "KeySet": "interlock.app.keyspec",
     "KeySpec": "interlock.app.keyspec",
+    "KeyedExecutor": "interlock.executor",
+    "KeyedQueue": "interlock.queue",
     "KeyedTaskGroup": "interlock.taskgroup",
+    "Keys": "interlock.message",
     "Last": "interlock.table.merge",
-    "Max": "interlock.table.merge",
     "Leader": "interlock.client.faces.leader",
+    "Lease": "interlock.message",
+    "LeaseBatch": "interlock.message",
+    "Max": "interlock.table.merge",
+    "Message": "interlock.message",
     "Middleware": "interlock.app.middleware",
+    "Put": "interlock.message",
+    "QueuedMessage": "interlock.message",
     "RemoteLease": "interlock.client.faces.lease",
     "RemoteLeaseBatch": "interlock.client.requests.lease_state",
     "RemoteQueue": "interlock.client.faces.queue",
     "RemoteTable": "interlock.client.faces.table",
     "Resized": "interlock.table.stats",
+    "Retry": "interlock.retry",
+    "Root": "interlock.roots",
+    "Roots": "interlock.roots",
     "Row": "interlock.table.row",
+    "Seconds": "interlock.retry",
     "Sending": "interlock.app.middleware",
     "SharedTable": "interlock.table.table",
     "Size": "interlock.table.row",
+    "Stats": "interlock.message",
     "Sum": "interlock.table.merge",
     "TableStats": "interlock.table.stats",
     "Task": "interlock.app.task",
     "TaskDecorator": "interlock.app.task",
     "TaskLease": "interlock.worker.message.execution",
     "Term": "interlock.client.faces.leader",
+    "U16": "interlock.table.row",
+    "U32": "interlock.table.row",
+    "U64": "interlock.table.row",
+    "U8": "interlock.table.row",
     "Worker": "interlock.worker.worker",
     "connect": "interlock.client.faces.client",
+    "current_lease": "interlock.message",
 }
 
 

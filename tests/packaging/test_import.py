@@ -10,6 +10,7 @@ import types
 import pytest
 
 import interlock
+from interlock.cli import COMMANDS
 
 # Modules that a program which only puts and gets need not load.
 NOT_LOADED = [
@@ -18,9 +19,11 @@ NOT_LOADED = [
     "asyncio",
     "confluent_kafka",
     "interlock.cli",
+    "interlock.queue",
     "interlock.replay",
     "interlock.testing",
     "kafka",
+    "logging",
     "multiprocessing",
     "nats",
     "pytest",
@@ -44,6 +47,13 @@ def added() -> set[str]:
 @pytest.mark.parametrize("module", NOT_LOADED)
 def test_importing_interlock_loads_no_optional_modules(module: str, added: set[str]) -> None:
     assert module not in added
+
+
+def test_the_version_is_printed_without_loading_a_subcommand() -> None:
+    printing = "try: main(['--version'])\nexcept SystemExit: pass"
+    loaded = loaded_by(f"from interlock.cli import main\n{printing}")
+    assert not {f"interlock.cli.{name}" for name in COMMANDS} & loaded
+    assert "interlock.queue" not in loaded
 
 
 def test_all_names_everything_public() -> None:

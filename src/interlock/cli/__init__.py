@@ -55,16 +55,17 @@ def parser(only: str = "") -> argparse.ArgumentParser:
     """Return the parser of all subcommands, or of `only` one.
 
     Importing the others takes time, and megabytes that a hub would keep. An unknown subcommand
-    imports all of them.
+    imports all of them, `--version` none.
     """
     whole = Parser(
         prog="interlock",
         description="Messages that share a key are handled in order, never at the same time; "
         "the rest runs in parallel.",
     )
-    whole.add_argument("--version", action="version", version=f"interlock {__version__}")
+    whole.add_argument(VERSION, action="version", version=f"interlock {__version__}")
     commands = whole.add_subparsers(metavar="COMMAND", required=True)
-    for name in [only] if only in COMMANDS else COMMANDS:
+    names = [only] if only in COMMANDS else () if only == VERSION else COMMANDS
+    for name in names:
         import_module(f"interlock.cli.{name}").add_to(commands)
     return whole
 
@@ -73,5 +74,6 @@ COMMANDS = (
     *("replay", "queue", "table", "node", "cluster", "store", "worker", "send", "cron"),
     *("dashboard", "top", "exporter", "hub", "pub", "sub", "completion"),
 )
+VERSION = "--version"
 INTERRUPTED = 130
 LONGEST_END = 2.0

@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 from interlock.dashboard.settings import Settings
@@ -17,6 +18,8 @@ from interlock.runtime.installation import needs
 LACKING = f"the dashboard needs starlette and uvicorn: {needs('dashboard')}"
 END = 10
 """Seconds that requests have for finishing at the end."""
+TICK = 1
+"""Seconds between two updates of the Date header."""
 DEAD = 60_000
 """Milliseconds after which the kernel closes a connection whose other end reads nothing."""
 
@@ -48,6 +51,8 @@ class Service:
         self.url = address(settings, port)
         dashboard = self.dashboard = Dashboard(replace(settings, port=port))
         self._ready: Callable[[str], None] = lambda url: None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended = asyncio.Event()
         service = self
 
         class Server(uvicorn.Server):
@@ -61,7 +66,19 @@ class Service:
                         loop.add_signal_handler(number, self.handle_exit, number, None)
                 yield
 
+            def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+                super().handle_exit(sig, frame)
+                service._ended.set()
+
+            async def main_loop(self) -> None:
+                # uvicorn's own wakes up ten times a second to read `should_exit`.
+                while not await self.on_tick(0):
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(TICK):
+                            await service._ended.wait()
+
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+                service._loop = asyncio.get_running_loop()
                 await super().startup(sockets=sockets)
                 service._ready(service.url)
 
@@ -95,6 +112,9 @@ class Service:
     def stop(self) -> None:
         """End it, from any thread."""
         self._server.should_exit = True
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                self._loop.call_soon_threadsafe(self._ended.set)
 
 
 def listen(host: str, port: int) -> socket.socket:
