@@ -68,7 +68,9 @@ class NodeFigures:
         the monotonic clock."""
         self._mismatches: dict[str, tuple[int, float]] = {}
         self._clocks = 0.0
-        """Seconds by which the machine's clock is ahead of the log."""
+        """Seconds by which the machine's clock is ahead of the log, measured at a new entry."""
+        self._clock_set: float | None = None
+        """Offset of the machine's clock at that moment; None before the first entry."""
         self._clocks_since = 0.0
         self._lacks_machines: float | None = None
         """Since when fewer other machines serve than `ack` needs; None if enough do."""
@@ -94,6 +96,7 @@ class NodeFigures:
             position = int(found["position"])
             if position and (not self._sums or next(reversed(self._sums)) != position):
                 self._note(position, found)
+            self._clocks_since = _since(self._clocks_since, abs(self._clock_ahead()) > CLOCKS)
             self._compare()
             self._count_machines()
             self._look_for_twin()
@@ -116,9 +119,14 @@ class NodeFigures:
             # The entry was written after the log was last read to its end.
             ahead = time.time() - found["log_time"] / 1000
             least = max(0.0, ahead - (time.monotonic() - self._ended_at))
-            self._clocks = min(ahead, least)
-            is_off = abs(self._clocks) > CLOCKS
-            self._clocks_since = (self._clocks_since or time.time()) if is_off else 0.0
+            self._clocks, self._clock_set = min(ahead, least), _clock_offset()
+
+    def _clock_ahead(self) -> float:
+        """Return the seconds by which the machine's clock is ahead of the log.
+
+        A clock that was set since the last entry counts as it is now.
+        """
+        return 0.0 if self._clock_set is None else self._clocks + _clock_offset() - self._clock_set
 
     def _compare(self) -> None:
         near = self._near()
@@ -236,8 +244,9 @@ class NodeFigures:
             for kind, text, since in found["trouble"]
         ]
         if self._clocks_since:
-            way = "ahead of" if self._clocks > 0 else "behind"
-            text = f"the machine's clock is {abs(self._clocks):.1f} s {way} the time of the log"
+            ahead = self._clock_ahead()
+            way = "ahead of" if ahead > 0 else "behind"
+            text = f"the machine's clock is {abs(ahead):.1f} s {way} the time of the log"
             told.append({"kind": "clock", "text": text, "since": self._clocks_since})
         if self._is_lack_told and self._lacks_machines is not None:
             told.append({"kind": "ack", "text": self._lack(), "since": self._lacks_machines})
@@ -333,7 +342,7 @@ class NodeFigures:
             "appended_bytes": found["appended_bytes"],
             "ack": settings.ack,
             "rules": self._rules.fingerprint,
-            "clock_difference_s": round(self._clocks, 3),
+            "clock_difference_s": round(self._clock_ahead(), 3),
             "fault": self.fault,
             "trouble": self.trouble(found),
             "nodes": [
@@ -394,6 +403,11 @@ class NodeFigures:
 
 def _sums(found: dict[str, Any]) -> tuple[str, str]:
     return f"{found['rows_checksum']:032x}", f"{found['log_checksum']:016x}"
+
+
+def _clock_offset() -> float:
+    """Return the clock minus the time since the machine started: only setting it changes this."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _since(since: float, is_so: bool) -> float:

@@ -212,7 +212,7 @@ class _Writer:
         failures = 0
         while not self._ends.is_set():
             try:
-                self._step()
+                proves = self._step()
             except (ForeignDatabase, SchemaMismatch) as error:
                 self._error = str(error)
                 self._refused(self._error)
@@ -233,21 +233,25 @@ class _Writer:
                 self._go_without()
                 self._ends.wait(random.uniform(longest / 2, longest))
             else:
-                failures, self._error = 0, ""
+                # One that can be read may still be full.
+                if proves:
+                    failures, self._error = 0, ""
 
-    def _step(self) -> None:
+    def _step(self) -> bool:
+        """Do what is next; return whether it shows that nothing hinders writing."""
         if not self._is_migrated:
             migrated(self._database)
             self._is_migrated = True
         if self._mark is None or self._rests:
             self._look()
-            return
+            # While this node rests, another one writes.
+            return self._rests
         assert self._node is not None
         asked_at, mark = time.monotonic(), self._mark
         found = self._node.changed(mark.since, BATCH, WAIT)
         if found is None:
             self._ends.wait(PAUSE)
-            return
+            return False
         place, last, kind, rows, image = found
         stand = _mark(mark.epoch, place)
         self._waiting = last - mark.number
@@ -256,7 +260,7 @@ class _Writer:
         if kind != "rows":
             assert image is not None
             self._compare(mark, stand, kind, image)
-            return
+            return True
         self._served()
         now = time.monotonic()
         if not rows:
@@ -264,10 +268,11 @@ class _Writer:
             if stand.position != mark.position and now - self._marked_at >= _MARK:
                 self._save([], stand, mark)
             self._forget(stand.time)
-            return
+            return True
         if self._save(self._own(rows), stand, mark) and len(rows) < BATCH:
             self._hurry.wait(PAUSE)
             self._hurry.clear()
+        return True
 
     def _look(self) -> None:
         """Read the mark; while another node writes, wait."""
