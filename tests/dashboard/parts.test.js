@@ -9,7 +9,9 @@ globalThis.location = { pathname: "/", search: "" };
 globalThis.document = { documentElement: { dataset: {} } };
 
 const { Tracks, workerOf } = await import("./static/diagram/tracks.js");
-const { Layout, clock, held, ordered } = await import("./static/diagram/layout.js");
+const { clock, firstSeen, held, ordered, shapeOf } = await import("./static/diagram/layout.js");
+const { AXIS, Layout } = await import("./static/timeline/layout.js");
+const { fitted } = await import("./static/timeline/text.js");
 const { binned, byKey } = await import("./static/diagram/waits.js");
 const { bytes, coarse, count, iso, lasting, rate, shorten } = await import("./static/format.js");
 const { visible } = await import("./static/dom.js");
@@ -22,7 +24,7 @@ const { optionText } = await import("./static/parts/options.js");
 const { path: spark } = await import("./static/parts/spark.js");
 
 test("every script parses", () => {
-  const scripts = readdirSync("static", { recursive: true }).filter((name) => name.endsWith(".js"));
+  const scripts = ["", "timeline/"].flatMap((folder) => readdirSync(`static/${folder}`, { recursive: true }).map((name) => folder + name)).filter((name) => name.endsWith(".js"));
   assert.ok(scripts.length > 30);
   for (const name of scripts) new SourceTextModule(readFileSync(`static/${name}`, "utf8"), { identifier: name });
 });
@@ -129,19 +131,43 @@ test("nothing grows beyond its bounds", () => {
 });
 
 test("time and tracks have their places", () => {
-  const layout = new Layout({ width: 1200, height: 300, by: "key", seconds: 10, now: 1000, top: 48 });
+  const layout = new Layout({ ...shapeOf("key"), width: 1200, height: 300, right: 120, from: 990, to: 1000, top: 48 });
   assert.equal(Math.round(layout.x(1000)), layout.end);
   assert.ok(Math.abs(layout.time(layout.x(995)) - 995) < 1e-9);
   assert.equal(layout.rowAt(layout.y(5) + 1), 5);
+  assert.equal(layout.rowAt(AXIS - 1), -1);
   assert.deepEqual(layout.inSight(100), [2, 13]);
-  assert.ok(layout.marks().every(({ x }) => x > layout.gutter - 1 && x <= layout.end));
+  assert.equal(layout.lowest(100), 100 * 24 - (300 - AXIS));
+  const marks = layout.marks((time) => time);
+  assert.ok(marks.every(({ x }) => x > layout.gutter - 1 && x <= layout.end));
+  assert.deepEqual(marks.map(({ text }) => text), [990, 992, 994, 996, 998, 1000]);
   const row = { name: "a", depthNow: 0, spans: [{ start: 990, end: 994 }, { start: 999, end: Infinity }] };
   assert.equal(held(row, 992, 1000), 3);
   const idle = { name: "b", depthNow: 9, spans: [] };
   assert.deepEqual(ordered([idle, row], "busy", 992, 1000).map((one) => one.name), ["a", "b"]);
   assert.deepEqual(ordered([row, idle], "waiting", 992, 1000).map((one) => one.name), ["b", "a"]);
-  assert.equal(layout.firstSeen(Array.from({ length: 200 }, (_, n) => ({ end: 900 + n }))), 26);
+  assert.equal(firstSeen(Array.from({ length: 200 }, (_, n) => ({ end: 900 + n })), 990), 26);
   assert.equal(clock(1795478400.5, 1), "00:00:00");
+});
+
+test("the pointer finds the block under it, or the narrow messages beside it", () => {
+  const layout = new Layout({ width: 1100, height: 300, gutter: 100, from: 0, to: 10, row: 40, inset: [4, 4] });
+  const spans = [[1, 4, 0, 2, "lower"], [2, 3, 1, 2, "upper"], [5, 5.01, 0, 1, "brief"], [5.015, 5.02, 0, 1, "next"]];
+  const rows = { count: 1, spans: (row, from, to, give) => spans.forEach(([start, end, place, places, item]) => give(start, end, 0, place, places, item)) };
+  const [low, high] = [layout.y(0) + 30, layout.y(0) + 8];
+  assert.equal(layout.under(rows, layout.x(2.5), low).exact, "lower");
+  assert.equal(layout.under(rows, layout.x(2.5), high).exact, "upper");
+  assert.deepEqual(layout.under(rows, layout.x(3.5), high).found, []);
+  const brief = layout.under(rows, layout.x(5.01), low);
+  assert.deepEqual([brief.exact, brief.found], [null, ["brief", "next"]]);
+  assert.equal(layout.under(rows, 50, low).row, -1);
+  assert.equal(layout.under(rows, layout.x(1), layout.y(1) + 1).row, -1);
+});
+
+test("a name in one line is cut in its middle, and never within a letter", () => {
+  assert.equal(fitted("a\n b\u202ec", 20), "a b\\u202ec");
+  assert.equal(fitted("ab🔑cdefgh", 6), "ab…gh");
+  assert.equal(fitted("x".repeat(1e6), 9), "xxxx…xxxx");
 });
 
 test("waits fall into bars", () => {

@@ -479,11 +479,13 @@ def test_deep_links_return_the_page(shown: Page) -> None:
 def test_only_packaged_files_are_served(shown: Page) -> None:
     answer = shown.http.get("/static/parts/a.js")
     assert answer.text == "1" and answer.headers["content-type"].startswith("text/javascript")
+    assert "class Painter" in shown.http.get("/static/timeline/painter.js").text
     again = {"If-None-Match": answer.headers["etag"]}
     assert shown.http.get("/static/parts/a.js", headers=again).status_code == 304
     for path in (
         *("../outside.js", "..%2Foutside.js", "%2e%2e/outside.js", "link.js", "secret.py", "parts"),
         *("", "..%5Coutside.js", "%00", "a.js%00.js", "/etc/passwd.js", "=Li4"),
+        *("timeline", "timeline/..%2F..%2Fdashboard%2Fstatic%2Fstart.js", "painter.js"),
     ):
         answer = shown.http.send(
             httpx.Request("GET", shown.http.base_url.copy_with(

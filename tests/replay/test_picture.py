@@ -8,14 +8,15 @@ import json
 import random
 import re
 from html.parser import HTMLParser
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from interlock.replay.picture import PARTS, columns, write
+from interlock import timeline
+from interlock.explanation import printable
+from interlock.replay.picture import STATIC, columns, write
 from interlock.replay.run import Record, Run
 from tests.hub.servers import missing
 from tests.replay.browser import CHROMIUM, NAMES, opened
@@ -224,9 +225,45 @@ def test_the_page_fetches_nothing_and_allows_only_its_own_parts(tmp_path: Path) 
     assert not [given for _, given, _ in page.found if given.keys() & {"src", "href"}]
 
 
-def test_every_part_of_the_page_is_in_the_package() -> None:
-    there = {part.name for part in (files("interlock.replay") / "static").iterdir()}
-    assert there == {*PARTS, "picture.html", "picture.css"}
+def test_every_name_that_a_script_imports_is_exported_by_the_other() -> None:
+    imports = re.compile(r'^import \{([^}]*)\} from "\./([^"]+)";$', re.MULTILINE)
+    scripts = {one.name: one.read_text() for one in STATIC.glob("*.js")}
+    scripts |= {f"timeline/{one.name}": one.read_text() for one in timeline.STATIC.glob("*.js")}
+    seen = 0
+    for name, text in scripts.items():
+        for names, other in imports.findall(text):
+            there = scripts[other if other in scripts else f"timeline/{other}"]
+            for one in filter(None, re.split(r"[,\s]+", names)):
+                seen += 1
+                assert re.search(rf"^export (const|let|function|class) {one}\b", there, re.M), (
+                    f"{name} imports {one} from {other}"
+                )
+    assert seen > 100
+
+
+def test_a_script_is_joined_with_its_imports_each_once_before_their_users(tmp_path: Path) -> None:
+    (tmp_path / "a.js").write_text(
+        'import { b } from "./b.js";\nimport { percent } from "./timeline/text.js";\nb(percent);\n'
+    )
+    (tmp_path / "b.js").write_text(
+        'import {\n  c,\n} from "./c.js";\nexport function b() { c(); }\n'
+    )
+    (tmp_path / "c.js").write_text('import { b } from "./b.js";\nexport const c = () => b;\n')
+    text = timeline.joined(tmp_path / "a.js")
+    assert "import" not in text and "\nexport" not in text
+    order = ["const c = () => b;", "function b() { c(); }", "const percent =", "b(percent);"]
+    assert sorted(order, key=text.index) == order
+    assert all(text.count(line) == 1 for line in order)
+
+
+def test_both_drawings_have_the_colours_of_the_timeline(tmp_path: Path) -> None:
+    for name in ("run.svg", "run.html"):
+        write(tmp_path / name, three_in_a_row())
+    drawing, page = ((tmp_path / name).read_text() for name in ("run.svg", "run.html"))
+    for colours in timeline.theme():
+        wanted = {"back", "band", "line", "ink", "soft", *(f"colour-{n}" for n in range(10))}
+        assert wanted <= colours.keys()
+        assert all(colours[name] in drawing and colours[name] in page for name in wanted)
 
 
 @pytest.mark.parametrize("name", ["run.png", "run", "run.html.gz"])
@@ -319,10 +356,10 @@ def test_a_click_on_a_message_shows_what_it_waited_for(tmp_path: Path) -> None:
         )
         assert dict(page.value(figures)) == {
             "worker": "0",
-            "put at": "1.00 s",
-            "started at": "8.00 s",
-            "waited": "7.00 s",
-            "handled": "4.00 s",
+            "put at": "1 s",
+            "started at": "8 s",
+            "waited": "7 s",
+            "handled": "4 s",
         }
         page.press("w")
         assert page.value("panel.querySelector('h1').innerText") == "two"
@@ -358,7 +395,7 @@ def test_in_a_browser_hostile_keys_stay_text(tmp_path: Path) -> None:
         page.click("#tracks", across=0.4, down=0.33)  # worker 1
         assert page.value("panel.querySelector('h1').innerText") == "other"
         shown = page.value("[...document.querySelectorAll('.chip b')].map((b) => b.textContent)")
-        assert shown == ["b", *keys[1:]]
+        assert shown == ["b", *(printable(key, keep="\n") for key in keys[1:])]
         page.value("search.focus(), search.value = 'script', search.oninput()")
         assert page.value("document.title") == "a run"
         assert page.value("document.images.length") == 0

@@ -1,9 +1,9 @@
 """A run as a picture: one self-contained HTML file, or a static SVG.
 
-The HTML file holds the run's messages as columns of small integers and the script that draws them,
-joined from the parts under `static/`. Opening it fetches nothing, and its content policy names the
-hashes of its own style and script, so that nothing else could run in it: ids and keys come from a
-trace, and a trace is data.
+The HTML file holds the run's messages as columns of small integers and the script that draws them:
+the parts under `static/`, joined with those of the timeline that they use. Opening it fetches
+nothing, and its content policy names the hashes of its own style and script, so that nothing else
+could run in it: ids and keys come from a trace, and a trace is data.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ import json
 import re
 from collections.abc import Iterable
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
+from interlock import timeline
 from interlock.replay.picture_svg import drawing
 from interlock.replay.run import Run
 
 UNIT = 1e-7
 """Seconds in one step of a written time."""
 
-PARTS = ("data.js", "tracks.js", "draw.js", "marks.js", "panel.js", "start.js")
-"""The script, in the order in which its parts use one another."""
+STATIC = Path(__file__).with_name("static")
 
 
 def write(path: Path, run: Run) -> None:
@@ -45,8 +44,7 @@ def write(path: Path, run: Run) -> None:
 
 def page(run: Run) -> str:
     """Return the whole HTML file as text."""
-    style = _part("picture.css")
-    script = '(() => {\n"use strict";\n' + "\n".join(map(_part, PARTS)) + "})();\n"
+    style, script = _own_parts()
     policy = (
         f"default-src 'none'; base-uri 'none'; style-src {_hash(style)}; script-src {_hash(script)}"
     )
@@ -61,7 +59,7 @@ def page(run: Run) -> str:
         "data": script_data(columns(run)),
     }
     # One pass, so that a value that looks like a placeholder stays unchanged.
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], _part("picture.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], _read(STATIC / "picture.html"))
 
 
 def columns(run: Run) -> dict[str, object]:
@@ -144,8 +142,15 @@ def script_data(value: object) -> str:
 
 
 @cache
-def _part(name: str) -> str:
-    return (files("interlock.replay") / "static" / name).read_text(encoding="utf-8")
+def _own_parts() -> tuple[str, str]:
+    """Return the page's style and its script."""
+    sheets = [*(timeline.STATIC / name for name in timeline.STYLES), STATIC / "picture.css"]
+    script = timeline.joined(STATIC / "start.js")
+    return "\n".join(map(_read, sheets)), f'(() => {{\n"use strict";\n{script}}})();\n'
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

@@ -7,13 +7,15 @@ was busy, so that 10,000 messages and 10 million give a file of much the same si
 
 from __future__ import annotations
 
-import re
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from xml.sax.saxutils import escape
 
+from interlock import timeline
+from interlock.explanation import printable
 from interlock.replay.run import Record, Run
 
 WIDTH = 1200
@@ -29,15 +31,6 @@ MOST_STACKED = 4
 
 COLOURS = 8
 OTHER, NO_KEY = 8, 9
-
-LIGHT = (
-    *("#2466b0", "#c8571b", "#1d8056", "#a43586", "#0d7f8f"),
-    *("#8d6a08", "#bd3246", "#6248b5", "#8992a1", "#4c5564"),
-)
-DARK = (
-    *("#6ba8ee", "#f0944f", "#4fc48c", "#e27fcb", "#4bc4d4"),
-    *("#d9b545", "#f2788a", "#a898f4", "#707b8d", "#b3bcca"),
-)
 
 Span = tuple[float, float, int]
 """The start and the end of a message, in units of the drawing, and the number of its colour."""
@@ -78,11 +71,11 @@ def drawing(run: Run) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
             f'width="{WIDTH}" height="{height}" role="img" aria-labelledby="title words">',
-            f'<title id="title">{_text(run.title)}</title>',
-            f'<desc id="words">{_text(words)}</desc>',
+            f'<title id="title">{escape(printable(run.title))}</title>',
+            f'<desc id="words">{words}</desc>',
             f"<style>{_style(sheet.column)}</style>",
             f'<rect class="back" width="{WIDTH}" height="{height}"/>',
-            f'<text class="head" x="24" y="36">{_text(_shorten(run.title, 110))}</text>',
+            f'<text class="head" x="24" y="36">{escape(_fitted(run.title, 110))}</text>',
             *_figures(run, len(busiest)),
             *sheet.shapes,
             "</svg>\n",
@@ -151,7 +144,7 @@ class _Sheet:
     def section(self, title: str, tracks: Sequence[Track], tall: int) -> None:
         """Draw one group of tracks with its time axis."""
         add = self.shapes.append
-        add(f'<text class="strong" x="24" y="{self.y + 10}">{_text(title)}</text>')
+        add(f'<text class="strong" x="24" y="{self.y + 10}">{escape(title)}</text>')
         top = self.y + 20
         bottom = top + tall * len(tracks)
         for y in range(top, bottom, 2 * tall):
@@ -163,7 +156,7 @@ class _Sheet:
         for row, track in enumerate(tracks, 1):
             foot = top + tall * row
             y = foot - tall // 2 + 4
-            add(f'<text x="24" y="{y}">{_text(_shorten(track.name, 19))}</text>')
+            add(f'<text x="24" y="{y}">{escape(_fitted(track.name, 19))}</text>')
             add(f'<text class="soft end" x="{GUTTER - 10}" y="{y}">{track.figure}</text>')
             self.shapes += _track(track, foot - 2, tall - 4, self.column)
         self.y = bottom + 12
@@ -171,12 +164,12 @@ class _Sheet:
     def legend(self, title: str, entries: Sequence[tuple[int, str]]) -> None:
         """Draw the legend of the colours in one line."""
         add = self.shapes.append
-        add(f'<text class="soft" x="24" y="{self.y + 9}">{_text(title)}</text>')
+        add(f'<text class="soft" x="24" y="{self.y + 9}">{escape(title)}</text>')
         wide = (PLOT + RIGHT - 4) / max(COLOURS, len(entries))
         for place, (colour, name) in enumerate(entries):
             x = GUTTER + place * wide
             add(f'<rect class="c{colour}" x="{x:.1f}" y="{self.y}" width="9" height="9"/>')
-            add(f'<text class="soft" x="{x + 13:.1f}" y="{self.y + 9}">{_text(name)}</text>')
+            add(f'<text class="soft" x="{x + 13:.1f}" y="{self.y + 9}">{escape(name)}</text>')
         self.y += 12
 
 
@@ -247,7 +240,7 @@ def _figures(run: Run, keys: int) -> Iterator[str]:
 
 
 def _key_names(records: Iterable[Record], busiest: Iterable[str]) -> list[tuple[int, str]]:
-    names = [(place, _shorten(key, 14)) for place, key in enumerate(islice(busiest, COLOURS))]
+    names = [(place, _fitted(key, 14)) for place, key in enumerate(islice(busiest, COLOURS))]
     if len(names) == COLOURS:
         names.append((OTHER, "other keys"))
     if any(not _held(record) for record in records):
@@ -256,13 +249,11 @@ def _key_names(records: Iterable[Record], busiest: Iterable[str]) -> list[tuple[
 
 
 def _marks(span: float) -> Iterator[float]:
-    rough = span / 9
-    ten = 10.0 ** (len(f"{int(rough)}") - 1) if rough >= 1 else 1.0
-    while ten > rough:
-        ten /= 10
-    every = next(times * ten for times in (1, 2, 5, 10) if times * ten >= rough)
-    for number in range(int(span / every + 1e-9) + 1):
-        yield number * every
+    """Yield the marked times, about nine of them, at multiples of a step of 1, 2 or 5."""
+    ten = 10.0 ** math.floor(math.log10(span / 9))
+    step = next(times * ten for times in (1, 2, 5, 10) if times * ten >= span / 9)
+    for number in range(int(span / step + 1e-9) + 1):
+        yield number * step
 
 
 def _lasting(seconds: float) -> str:
@@ -275,27 +266,24 @@ def _lasting(seconds: float) -> str:
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
 
 
-def _shorten(text: str, room: int) -> str:
+def _fitted(text: str, room: int) -> str:
+    """Return text in one line, cut in its middle; what cannot be seen is escaped."""
+    text = printable(text)
     if len(text) <= room:
         return text
     tail = (room - 1) // 2
     return f"{text[: room - 1 - tail]}…{text[-tail:]}"
 
 
-def _text(text: str) -> str:
-    """Return text that XML can hold: markup escaped, characters invalid in XML as U+FFFD."""
-    return escape(re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text))
-
-
 def _style(column: int) -> str:
-    def theme(back: str, band: str, line: str, ink: str, soft: str, colours: Sequence[str]) -> str:
+    def theme(named: dict[str, str]) -> str:
+        colours = [named[f"colour-{number}"] for number in range(NO_KEY + 1)]
         return (
-            f".back{{fill:{back}}}.band{{fill:{band}}}.line{{stroke:{line}}}"
-            f"text{{fill:{ink}}}.soft{{fill:{soft}}}"
+            f".back{{fill:{named['back']}}}.band{{fill:{named['band']}}}"
+            f".line{{stroke:{named['line']}}}text{{fill:{named['ink']}}}.soft{{fill:{named['soft']}}}"
         ) + "".join(f".c{n}{{fill:{c}}}.s{n}{{stroke:{c}}}" for n, c in enumerate(colours))
 
-    light = theme("#fff", "#f6f7f9", "#d5d9e0", "#14181f", "#5a6373", LIGHT)
-    dark = theme("#11141a", "#161a22", "#303744", "#eceff4", "#9aa5b6", DARK)
+    light, dark = map(theme, timeline.theme())
     return (
         "text{font:12px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif}"
         ".head{font-size:17px;font-weight:650}.value{font-size:17px;font-weight:600}"

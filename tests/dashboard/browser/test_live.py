@@ -114,7 +114,8 @@ def test_a_page_under_load_uses_bounded_memory(page: Page, hub_site: Site, hub_u
             page.goto(hub_site.at("queues", queue.name))
             # After some hundreds of leases the page is as large as its keys are many.
             page.wait_for_function(
-                "() => Number(/the last (\\d+) leases/.exec(document.body.textContent)?.[1]) > 500"
+                "() => Number(/the last ([\\d,]+) leases/.exec(document.body.textContent)?.[1]"
+                ".replace(',', '')) > 500"
             )
             expect(page.locator(".listing tbody tr")).to_have_count(37)
             assert page.locator("*").count() < 1_500

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from interlock import timeline
+
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -21,10 +23,11 @@ TYPES = {
 
 
 class Pages:
-    """The files of a folder, each read again when it has changed."""
+    """The files of a folder, with the timeline's in `timeline/`; read again when changed."""
 
     def __init__(self, folder: Path, base_path: str) -> None:
         self._folder = folder.resolve()
+        self._timeline = timeline.STATIC.resolve()
         self._base = base_path
         self._read: dict[str, tuple[str, bytes]] = {}
 
@@ -32,9 +35,11 @@ class Pages:
         """Return a file's bytes, its type and its tag; None if it does not exist."""
         if "\0" in name or "\\" in name:
             return None
-        path = (self._folder / name).resolve()
+        first, _, rest = name.partition("/")
+        folder, inside = (self._timeline, rest) if first == "timeline" else (self._folder, name)
+        path = (folder / inside).resolve()
         kind = TYPES.get(path.suffix)
-        if kind is None or not path.is_relative_to(self._folder):
+        if kind is None or not path.is_relative_to(folder):
             return None
         try:
             stat = path.stat()

@@ -32,17 +32,3 @@ export function mark() {
   show(button, svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, SIGNS[chosen()].map((d) => svg("path", { d }))));
   button.setAttribute("aria-label", `Colours: ${chosen()}`);
 }
-
-/** A colour of the style sheet as the canvas needs it: light or dark is decided. */
-export function colours(names) {
-  const probe = document.createElement("i");
-  probe.hidden = true;
-  document.body.append(probe);
-  const found = {};
-  for (const name of names) {
-    probe.style.color = `var(--${name})`;
-    found[name] = getComputedStyle(probe).color;
-  }
-  probe.remove();
-  return found;
-}

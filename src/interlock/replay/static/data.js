@@ -1,6 +1,6 @@
 // The run, unpacked: one typed array per column, messages numbered in the order of their puts.
 
-const run = JSON.parse(document.getElementById("run").textContent);
+export const run = JSON.parse(document.getElementById("run").textContent);
 
 /** The integers of one column: base64, then 7 bits a byte, lowest first, the top bit meaning more. */
 function unpack(text, count) {
@@ -23,14 +23,14 @@ function unpack(text, count) {
 /** Signed numbers are packed as 0, -1, 1, -2, 2, …, so that small ones stay short. */
 const signed = (value) => (value % 2 ? -(value + 1) / 2 : value / 2);
 
-const total = run.ids.length;
-const put = new Float64Array(total);
-const start = new Float64Array(total);
-const end = new Float64Array(total);
-const workerOf = Uint32Array.from(unpack(run.worker, total));
-const behind = new Int32Array(total); // the message it waited for last, or -1
-const held = new Uint32Array(total + 1); // where a message's keys begin in `holds`
-const holds = Uint32Array.from(unpack(run.holds, run.holdCount)); // key × 2, and 1 if shared
+export const total = run.ids.length;
+export const put = new Float64Array(total);
+export const start = new Float64Array(total);
+export const end = new Float64Array(total);
+export const workerOf = Uint32Array.from(unpack(run.worker, total));
+export const behind = new Int32Array(total); // the message it waited for last, or -1
+export const held = new Uint32Array(total + 1); // where a message's keys begin in `holds`
+export const holds = Uint32Array.from(unpack(run.holds, run.holdCount)); // key × 2, and 1 if shared
 
 {
   const puts = unpack(run.put, total);
@@ -48,13 +48,13 @@ const holds = Uint32Array.from(unpack(run.holds, run.holdCount)); // key × 2, a
   }
 }
 
-const keyTotal = run.keys.length;
-const keyCount = new Uint32Array(keyTotal); // messages that hold the key
-const keyBusy = new Float64Array(keyTotal); // seconds handled while holding it
+export const keyTotal = run.keys.length;
+export const keyCount = new Uint32Array(keyTotal); // messages that hold the key
+export const keyBusy = new Float64Array(keyTotal); // seconds handled while holding it
 const workerCount = new Uint32Array(run.workers);
-const workerBusy = new Float64Array(run.workers);
-let unkeyed = 0;
-let lastEnd = 0;
+export const workerBusy = new Float64Array(run.workers);
+export let unkeyed = 0;
+export let lastEnd = 0;
 
 for (let i = 0; i < total; i++) {
   for (let h = held[i]; h < held[i + 1]; h++) {
@@ -69,40 +69,40 @@ for (let i = 0; i < total; i++) {
 lastEnd = Math.max(lastEnd, run.seconds, 1e-6);
 
 /** Keys from the busiest down, and each key's place in that order. */
-const keyOrder = Uint32Array.from({ length: keyTotal }, (_, key) => key);
+export const keyOrder = Uint32Array.from({ length: keyTotal }, (_, key) => key);
 keyOrder.sort((a, b) => keyBusy[b] - keyBusy[a] || keyCount[b] - keyCount[a] || a - b);
-const keyRank = new Uint32Array(keyTotal);
+export const keyRank = new Uint32Array(keyTotal);
 keyOrder.forEach((key, rank) => { keyRank[key] = rank; });
 
-const byStart = Uint32Array.from({ length: total }, (_, i) => i);
+export const byStart = Uint32Array.from({ length: total }, (_, i) => i);
 byStart.sort((a, b) => start[a] - start[b] || a - b);
 
 /** Seconds of the chain of handlers that ends with this message, along the messages each waited for. */
-const chainBusy = new Float64Array(total);
-const chainLength = new Uint32Array(total);
+export const chainBusy = new Float64Array(total);
+export const chainLength = new Uint32Array(total);
 for (let i = 0; i < total; i++) {
   const before = behind[i];
   chainBusy[i] = end[i] - start[i] + (before < 0 ? 0 : chainBusy[before]);
   chainLength[i] = 1 + (before < 0 ? 0 : chainLength[before]);
 }
 
-const waited = (i) => Math.max(0, start[i] - put[i]);
+export const waited = (i) => Math.max(0, start[i] - put[i]);
 
 /** The end of the last message that held it up; after that it waited for a worker. */
-const freeAt = (i) =>
+export const freeAt = (i) =>
   behind[i] < 0 ? put[i] : Math.min(Math.max(end[behind[i]], put[i]), Math.max(start[i], put[i]));
 
-const blocked = (i) => freeAt(i) - put[i];
+export const blocked = (i) => freeAt(i) - put[i];
 
 /** The message, the one it waited for, and so on to the root. */
-function chainOf(i) {
+export function chainOf(i) {
   const chain = [];
   for (let at = i; at >= 0; at = behind[at]) chain.push(at);
   return chain;
 }
 
 /** The busiest key on which message `i` conflicts with message `before`; -1 if none. */
-function linkKey(i, before) {
+export function linkKey(i, before) {
   const mine = new Map();
   for (let h = held[i]; h < held[i + 1]; h++) mine.set(holds[h] >> 1, holds[h] & 1);
   let found = -1;
@@ -115,7 +115,7 @@ function linkKey(i, before) {
 }
 
 /** The busiest of a message's keys; -1 if it has none. */
-function busiestKey(i) {
+export function busiestKey(i) {
   let best = -1;
   for (let h = held[i]; h < held[i + 1]; h++) {
     if (best < 0 || keyRank[holds[h] >> 1] < keyRank[best]) best = holds[h] >> 1;
@@ -123,13 +123,13 @@ function busiestKey(i) {
   return best;
 }
 
-function holdsKey(i, key) {
+export function holdsKey(i, key) {
   for (let h = held[i]; h < held[i + 1]; h++) if (holds[h] >> 1 === key) return true;
   return false;
 }
 
 /** The `count` messages for which `measure` is largest, largest first, none at 0. */
-function largest(count, measure) {
+export function largest(count, measure) {
   const best = [];
   for (let i = 0; i < total; i++) {
     const value = measure(i);
@@ -140,18 +140,3 @@ function largest(count, measure) {
   }
   return best.map((one) => one.i);
 }
-
-const number = new Intl.NumberFormat("en");
-
-/** A length of time to three figures: 1.23 s, 45.6 ms, 789 µs. */
-function lasting(seconds) {
-  const size = Math.abs(seconds);
-  const [scale, unit] = size >= 1 ? [1, "s"] : size >= 1e-3 ? [1e3, "ms"] : [1e6, "µs"];
-  const value = seconds * scale;
-  if (!value) return "0 s";
-  const digits = Math.max(0, 2 - Math.max(0, Math.floor(Math.log10(Math.abs(value)))));
-  return `${value.toFixed(digits)} ${unit}`;
-}
-
-const percent = (part) => `${(100 * part).toFixed(part < 0.0995 ? 1 : 0)} %`;
-const counted = (count, noun) => `${number.format(count)} ${noun}${count === 1 ? "" : "s"}`;

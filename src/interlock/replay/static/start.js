@@ -1,5 +1,17 @@
 // Choosing, finding, moving: all the reader's actions, and the first drawing.
 
+import {
+  behind, chainLength, end, keyCount, keyOrder, keyRank, keyTotal, lastEnd, put, run, start, total, waited,
+} from "./data.js";
+import {
+  colour, colourBy, layout, look, neighbour, pickKey, pickMessage, pickNothing, picked, rowOf, rows, size, under,
+} from "./tracks.js";
+import { canvas, draw, measure, overview, readTheme } from "./draw.js";
+import { keyNames, showFigures, showLegend, showPanel, showTip, tip } from "./panel.js";
+import { h } from "./timeline/elements.js";
+import { AXIS } from "./timeline/layout.js";
+import { counted, lasting, visible } from "./timeline/text.js";
+
 const frame = document.getElementById("frame");
 const scroll = document.getElementById("scroll");
 const search = document.getElementById("search");
@@ -17,17 +29,17 @@ function settle() {
   const span = Math.min(lastEnd, Math.max(least, look.t1 - look.t0));
   look.t0 = Math.min(Math.max(0, look.t0), lastEnd - span);
   look.t1 = look.t0 + span;
-  const tall = views[look.view].count * size.row;
-  look.top[look.view] = Math.min(Math.max(0, look.top[look.view]), Math.max(0, tall - plotHeight()));
-  scroll.firstElementChild.style.height = `${tall}px`;
-  scroll.hidden = tall <= plotHeight();
+  const lowest = layout().lowest(rows.count);
+  look.top[look.view] = Math.min(Math.max(0, look.top[look.view]), lowest);
+  scroll.firstElementChild.style.height = `${rows.count * size.row}px`;
+  scroll.hidden = !lowest;
   if (Math.abs(scroll.scrollTop - look.top[look.view]) >= 1) scroll.scrollTop = look.top[look.view];
   const whole = look.t1 - look.t0 > lastEnd * 0.9999;
   document.getElementById("span").textContent = whole ? "" : `${lasting(look.t1 - look.t0)} from ${lasting(look.t0)}`;
 }
 
-function zoom(times, x = size.gutter + plotWidth() / 2) {
-  const at = timeAt(Math.max(size.gutter, x));
+function zoom(times, x = layout().gutter + layout().plot / 2) {
+  const at = layout().time(Math.max(layout().gutter, x));
   look.t0 = at - (at - look.t0) * times;
   look.t1 = at + (look.t1 - at) * times;
   const over = Math.max(0, look.t1 - lastEnd);
@@ -51,7 +63,7 @@ function fit() {
 }
 
 /** Twenty times the message's own length, or its whole wait if that is longer. */
-function zoomTo(i) {
+export function zoomTo(i) {
   const from = behind[i] < 0 ? put[i] : Math.min(start[behind[i]], start[i]);
   const span = Math.max(end[i] - Math.max(from, start[i] - (end[i] - start[i]) * 20), (end[i] - start[i]) * 6, 1e-6);
   look.t1 = end[i] + span * 0.3;
@@ -70,14 +82,15 @@ function bringToSight(i) {
 }
 
 function bringRow(row) {
-  const y = yOf(row);
-  if (y < size.axis || y + size.row > size.height) {
-    look.top[look.view] = row * size.row - plotHeight() / 2 + size.row / 2;
+  const { tall } = layout();
+  const y = layout().y(row);
+  if (y < AXIS || y + size.row > size.height) {
+    look.top[look.view] = row * size.row - tall / 2 + size.row / 2;
   }
   redraw();
 }
 
-function choose(i, { follow = false, at = -1, among = 1 } = {}) {
+export function choose(i, { follow = false, at = -1, among = 1 } = {}) {
   pickMessage(i, at);
   showPanel(among);
   say(`${run.ids[i]}, waited ${lasting(waited(i))}, handled ${lasting(end[i] - start[i])}, `
@@ -86,7 +99,7 @@ function choose(i, { follow = false, at = -1, among = 1 } = {}) {
   redraw();
 }
 
-function chooseKey(key) {
+export function chooseKey(key) {
   pickKey(key);
   showView("key");
   showPanel();
@@ -94,14 +107,14 @@ function chooseKey(key) {
   bringRow(keyRank[key]);
 }
 
-function chooseNothing() {
+export function chooseNothing() {
   pickNothing();
   showPanel();
   redraw();
 }
 
 function say(text) {
-  document.getElementById("said").textContent = text;
+  document.getElementById("said").textContent = visible(text);
 }
 
 function showView(view) {
@@ -173,12 +186,12 @@ function showFound() {
     const [kind, name, figure] = match.key === undefined
       ? ["message", run.ids[match.message], keyNames(match.message, 2) || "no key"]
       : ["key", run.keys[match.key], counted(keyCount[match.key], "message")];
-    const entry = make("li", { id: `found-${n}`, role: "option" }, make("small", {}, kind), make("b", {}, name), make("span", {}, figure));
+    const entry = h("li", { id: `found-${n}`, role: "option" }, h("small", {}, kind), h("b", {}, name), h("span", {}, figure));
     entry.setAttribute("aria-selected", String(n === marked));
     entry.onpointerdown = (event) => { event.preventDefault(); take(n); };
     return entry;
   }));
-  if (search.value.trim() && !matches.length) found.replaceChildren(make("li", { className: "none" }, "nothing found"));
+  if (search.value.trim() && !matches.length) found.replaceChildren(h("li", { class: "none" }, "nothing found"));
   found.hidden = !found.children.length;
   search.setAttribute("aria-expanded", String(!found.hidden));
   if (marked >= 0) search.setAttribute("aria-activedescendant", `found-${marked}`);
@@ -223,7 +236,7 @@ canvas.onpointermove = (event) => {
   if (!drag.moved && Math.hypot(x, y) < 4) return undefined;
   tip.hidden = true;
   canvas.style.cursor = "grabbing";
-  move((-x / plotWidth()) * (look.t1 - look.t0), -y);
+  move(-x / layout().scale, -y);
   drag = { x: event.clientX, y: event.clientY, moved: true };
   return undefined;
 };
@@ -233,8 +246,8 @@ canvas.onpointerup = (event) => {
   if (!still) return;
   const box = canvas.getBoundingClientRect();
   const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-  const row = rowAt(y);
-  if (x < size.gutter && y > size.axis && look.view === "key" && row >= 0 && row < keyTotal) return void chooseKey(keyOrder[row]);
+  const row = layout().rowAt(y);
+  if (x < layout().gutter && look.view === "key" && row >= 0 && row < keyTotal) return void chooseKey(keyOrder[row]);
   const hit = under(x, y);
   if (!hit.found.length) return void chooseNothing();
   choose(hit.found[0], { at: look.view === "key" && hit.row < keyTotal ? keyOrder[hit.row] : -1, among: hit.found.length });
@@ -248,8 +261,8 @@ canvas.addEventListener("wheel", (event) => {
   const unit = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? 200 : 1;
   const [across, down] = event.shiftKey ? [event.deltaX + event.deltaY, 0] : [event.deltaX, event.deltaY];
   tip.hidden = true;
-  if (x < size.gutter) move(0, down * unit);
-  else if (Math.abs(across) > Math.abs(down)) move((across * unit * (look.t1 - look.t0)) / plotWidth());
+  if (x < layout().gutter) move(0, down * unit);
+  else if (Math.abs(across) > Math.abs(down)) move((across * unit) / layout().scale);
   else zoom(2 ** (Math.max(-240, Math.min(240, down * unit)) / 240), x);
 }, { passive: false });
 scroll.onscroll = () => { look.top[look.view] = scroll.scrollTop; redraw(); };
@@ -257,7 +270,7 @@ scroll.onscroll = () => { look.top[look.view] = scroll.scrollTop; redraw(); };
 // The overview: a drag inside the frame moves it, outside it draws a new one.
 let brush = null;
 const overviewTime = (event) =>
-  ((event.clientX - overview.getBoundingClientRect().left - size.gutter) / plotWidth()) * lastEnd;
+  ((event.clientX - overview.getBoundingClientRect().left - layout().gutter) / layout().plot) * lastEnd;
 
 overview.onpointerdown = (event) => {
   overview.setPointerCapture(event.pointerId);
@@ -286,8 +299,8 @@ const presses = {
   ArrowRight: () => move((look.t1 - look.t0) / 8),
   ArrowUp: () => move(0, -size.row * 3),
   ArrowDown: () => move(0, size.row * 3),
-  PageUp: () => move(0, -plotHeight()),
-  PageDown: () => move(0, plotHeight()),
+  PageUp: () => move(0, -layout().tall),
+  PageDown: () => move(0, layout().tall),
   Home: () => move(-lastEnd),
   End: () => move(lastEnd),
   "+": () => zoom(0.5),

@@ -1,4 +1,12 @@
-// The track of each message, the width of a second, and the item under the pointer.
+// The track of each message, its colour, and what is chosen: the rows of the timeline.
+
+import {
+  blocked, busiestKey, byStart, chainOf, end, held, holds, holdsKey, keyCount, keyOrder, keyRank, keyTotal, lastEnd,
+  linkKey, run, start, total, unkeyed, waited, workerBusy, workerOf,
+} from "./data.js";
+import { Layout } from "./timeline/layout.js";
+import { COLOURS } from "./timeline/painter.js";
+import { count, percent } from "./timeline/text.js";
 
 /**
  * Tracks for one view. `item[from[row]..from[row + 1]]` are a row's messages by their start.
@@ -42,7 +50,7 @@ function standApart(item, place, places, at, stop) {
 
 let byKey = null;
 
-const views = {
+export const views = {
   worker: makeTracks(run.workers, (i, give) => give(workerOf[i])),
   // Made when it is first needed: the page opens sooner without it.
   get key() {
@@ -54,15 +62,18 @@ const views = {
 };
 
 /** The visible part: a view, a time range in seconds, and for each view the scroll position. */
-const look = { view: "worker", t0: 0, t1: lastEnd, top: { worker: 0, key: 0 } };
+export const look = { view: "worker", t0: 0, t1: lastEnd, top: { worker: 0, key: 0 } };
 
-/** Sizes in CSS pixels; `measure` in draw.js fills in those that follow from the window. */
-const size = { width: 0, height: 0, gutter: 0, axis: 26, row: 24, ratio: 1 };
+/** Sizes in CSS pixels; `measure` in draw.js sets them. */
+export const size = { width: 0, height: 0, row: 24 };
 
-const colours = 8;
-const otherColour = 8; // a key that is not among the busiest
-const noColour = 9; // no key at all
-const blockedSteps = [0, 1e-3, 1e-2, 1e-1, 1, Infinity]; // upper bounds, in seconds
+/** The geometry of the visible part. */
+export const layout = () => new Layout({ ...size, from: look.t0, to: look.t1, top: look.top[look.view] });
+
+export const colours = 8;
+export const otherColour = 8; // a key that is not among the busiest
+export const noColour = 9; // no key at all
+export const blockedSteps = [0, 1e-3, 1e-2, 1e-1, 1, Infinity]; // upper bounds, in seconds
 
 /** The colour number of every message under one way of colouring. */
 const colourings = {
@@ -77,9 +88,9 @@ const colourings = {
   },
 };
 
-const colour = { by: "key", of: new Uint8Array(total), chosen: false };
+export const colour = { by: "key", of: new Uint8Array(total), chosen: false };
 
-function colourBy(by) {
+export function colourBy(by) {
   colour.by = by;
   for (let i = 0; i < total; i++) colour.of[i] = colourings[by](i);
 }
@@ -88,13 +99,13 @@ function colourBy(by) {
  * What is singled out: one message and its chain, or one key; everything else is drawn faintly.
  * `at` is the key on whose track the message was chosen, -1 for its busiest.
  */
-const picked = { message: -1, at: -1, key: -1, chain: [], links: [], lit: null };
+export const picked = { message: -1, at: -1, key: -1, chain: [], links: [], lit: null };
 
-function pickNothing() {
+export function pickNothing() {
   Object.assign(picked, { message: -1, at: -1, key: -1, chain: [], links: [], lit: null });
 }
 
-function pickMessage(message, at = -1) {
+export function pickMessage(message, at = -1) {
   const chain = chainOf(message);
   const links = chain.slice(1).map((before, n) => linkKey(chain[n], before));
   const lit = new Uint8Array(total);
@@ -102,29 +113,52 @@ function pickMessage(message, at = -1) {
   Object.assign(picked, { message, at, key: -1, chain, links, lit });
 }
 
-function pickKey(key) {
+export function pickKey(key) {
   const lit = new Uint8Array(total);
   for (let i = 0; i < total; i++) if (holdsKey(i, key)) lit[i] = 1;
   Object.assign(picked, { message: -1, at: -1, key, chain: [], links: [], lit });
 }
 
-const plotWidth = () => Math.max(1, size.width - size.gutter);
-const plotHeight = () => Math.max(1, size.height - size.axis);
-const timeAt = (x) => look.t0 + ((x - size.gutter) / plotWidth()) * (look.t1 - look.t0);
-const xOf = (time) => size.gutter + ((time - look.t0) / (look.t1 - look.t0)) * plotWidth();
-const rowAt = (y) => Math.floor((y - size.axis + look.top[look.view]) / size.row);
-const yOf = (row) => size.axis + row * size.row - look.top[look.view];
-
 /** The row on which a message is drawn; by key, the row of `key` or else of its busiest key. */
-function rowOf(i, key = -1) {
+export function rowOf(i, key = -1) {
   if (look.view === "worker") return workerOf[i];
   const on = key >= 0 ? key : busiestKey(i);
   return on < 0 ? keyTotal : keyRank[on];
 }
 
-function rowName(row) {
-  if (look.view === "worker") return `worker ${row}`;
-  return row < keyTotal ? run.keys[keyOrder[row]] : "no key";
+/** The rows of the view, as the painter takes them; items are messages. */
+export const rows = {
+  title: "",
+  hover: -1,
+  get count() { return views[look.view].count; },
+  get isLit() { return Boolean(picked.lit); },
+  name(row, room = Infinity) {
+    if (look.view === "key") return row < keyTotal ? run.keys[keyOrder[row]] : "no key";
+    return room < 9 ? String(row) : `worker ${row}`;
+  },
+  figure(row) {
+    if (look.view === "worker") return percent(workerBusy[row] / lastEnd);
+    return count(row < keyTotal ? keyCount[keyOrder[row]] : unkeyed);
+  },
+  isChosen: (row) => look.view === "key" && row < keyTotal && keyOrder[row] === picked.key,
+  label: (i) => (look.view === "key" ? run.ids[i] : run.keys[busiestKey(i)] ?? run.ids[i]),
+  mark: (time, step) => tick(time, step, look.t1),
+  spans(row, from, to, give) {
+    const { item, place, places, from: begin } = views[look.view];
+    for (let at = firstAfter(views[look.view], row, from); at < begin[row + 1]; at++) {
+      const i = item[at];
+      if (start[i] > to) break;
+      const faint = picked.lit && !picked.lit[i] ? COLOURS : 0;
+      give(start[i], end[i], colour.of[i] + faint, place[at], places[at], i);
+    }
+  },
+};
+
+/** A time on the axis, in the unit that suits the latest one, with as many digits as the step needs. */
+function tick(time, step, latest) {
+  const [scale, unit] = latest >= 1 ? [1, "s"] : latest >= 1e-3 ? [1e3, "ms"] : [1e6, "µs"];
+  const digits = Math.max(0, -Math.floor(Math.log10(step * scale) + 1e-9));
+  return `${(time * scale).toFixed(digits)} ${unit}`;
 }
 
 /** First place on a row whose message could still reach past `time`. */
@@ -140,32 +174,24 @@ function firstAfter(tracks, row, time) {
   return low;
 }
 
-/** The messages within two pixels of a point, the one that waited longest behind its keys first. */
-function under(x, y) {
-  const tracks = views[look.view];
-  const row = rowAt(y);
-  const found = [];
-  if (x < size.gutter || y < size.axis || row < 0 || row >= tracks.count) return { row: -1, found };
-  const slack = (2 * (look.t1 - look.t0)) / plotWidth();
-  const time = timeAt(x);
-  const inRow = (y - yOf(row)) / size.row;
-  let exact = -1;
-  for (let at = firstAfter(tracks, row, time - slack); at < tracks.from[row + 1]; at++) {
-    const i = tracks.item[at];
-    if (start[i] > time + slack) break;
-    if (end[i] < time - slack) continue;
-    if (Math.floor((1 - inRow) * tracks.places[at]) === tracks.place[at]
-        && start[i] <= time && time <= end[i] && end[i] - start[i] > 2 * slack) exact = i;
-    found.push(i);
-  }
-  if (exact >= 0) return { row, found: [exact] };
+/** The place of message `i` among those of its row. */
+export function placeOf(tracks, row, i) {
+  let at = firstAfter(tracks, row, start[i]);
+  while (at < tracks.from[row + 1] && tracks.item[at] !== i) at++;
+  return at;
+}
+
+/** The messages at a point, the one that waited longest behind its keys first. */
+export function under(x, y) {
+  const { row, exact, found } = layout().under(rows, x, y);
+  if (exact !== null) return { row, found: [exact] };
   return { row, found: found.sort((a, b) => blocked(b) - blocked(a) || waited(b) - waited(a)) };
 }
 
 /** The message `step` places further on the chosen message's row. */
-function neighbour(step) {
+export function neighbour(step) {
   const tracks = views[look.view];
-  const row = picked.message < 0 ? Math.max(0, rowAt(size.axis)) : rowOf(picked.message, picked.at);
+  const row = picked.message < 0 ? layout().inSight(tracks.count)[0] : rowOf(picked.message, picked.at);
   const from = tracks.from[row];
   const stop = tracks.from[row + 1];
   if (picked.message < 0) {
@@ -174,8 +200,6 @@ function neighbour(step) {
     }
     return from < stop ? tracks.item[from] : -1;
   }
-  let at = firstAfter(tracks, row, start[picked.message]);
-  while (at < stop && tracks.item[at] !== picked.message) at++;
-  at += step;
+  const at = placeOf(tracks, row, picked.message) + step;
   return at >= from && at < stop ? tracks.item[at] : -1;
 }

@@ -3,9 +3,11 @@
 import { h, setText, show } from "../dom.js";
 import { count, counted } from "../format.js";
 import { choice } from "../parts/basics.js";
+import { AXIS, Layout, placeTip } from "../timeline/layout.js";
+import { NOTE } from "../timeline/painter.js";
 import { chainOf, chosenPanel, tipOf } from "./details.js";
-import { Painter } from "./draw.js";
-import { AXIS, BOX, BOXES, Layout, ordered } from "./layout.js";
+import { LivePainter } from "./draw.js";
+import { BOX, BOXES, lineOf, ordered, shapeOf } from "./layout.js";
 import { Listing } from "./listing.js";
 import { Tracks } from "./tracks.js";
 
@@ -33,7 +35,7 @@ export class Chart {
     this.drawn = 0;
     this.sorted = 0;
     this.build();
-    this.painter = new Painter(this.canvas);
+    this.painter = new LivePainter(this.canvas);
     this.listing = new Listing(this);
     this.list.append(this.listing.element);
     this.listen(signal);
@@ -64,7 +66,7 @@ export class Chart {
     this.legend = h("div", { class: "legend", "aria-label": "Legend" }, sign("leased", "leased, a colour for each worker"), sign("failed", "attempt failed"),
       sign("backing_off", "backing off"), sign("held", "held"), sign("waiting", "messages wait"));
     this.missed = h("span", { class: "warn" });
-    this.legend.append(this.missed);
+    this.legend.append(h("span", { class: "gathered" }, NOTE), this.missed);
     this.element = h("div", {}, this.words, this.place, this.nothing, this.detail, this.list, this.legend);
   }
 
@@ -155,15 +157,15 @@ export class Chart {
     if (!layout) return;
     this.layout = layout;
     this.chain = chainOf(this.tracks, this.chosen);
-    this.painter.draw(layout, this.rows, { chosen: this.chosen, links: this.chain, hover: this.hover });
+    this.painter.draw(layout, this.rows, { by: this.by, chosen: this.chosen, links: this.chain, hover: this.hover });
     if (this.chosen && performance.now() - (this.detailed ?? 0) > 500) this.drawDetail();
   }
 
   measure() {
     const width = this.place.clientWidth;
     if (!width) return null;
-    const probe = new Layout({ width, height: 100, by: this.by, seconds: this.seconds, now: this.now });
-    const wanted = AXIS + this.rows.length * probe.row + 2;
+    const shape = shapeOf(this.by);
+    const wanted = AXIS + this.rows.length * shape.row + 2;
     const most = Math.max(220, Math.min(620, innerHeight * 0.6));
     this.tall = Math.max(this.tall, Math.min(most, Math.max(120, wanted)));
     const scrolls = wanted > this.tall;
@@ -175,7 +177,11 @@ export class Chart {
     this.scroller.hidden = !scrolls;
     const full = `${wanted - AXIS}px`;
     if (this.scroller.firstChild.style.height !== full) this.scroller.firstChild.style.height = full;
-    const layout = new Layout({ width: inner, height: this.tall, by: this.by, seconds: this.seconds, now: this.now, top: this.top });
+    const layoutTo = (to) => new Layout({
+      ...shape, width: inner, height: this.tall, right: lineOf(this.by, inner), from: to - this.seconds, to, top: this.top });
+    // It moves by whole pixels, so that what is gathered in one of them stays together.
+    const pixel = 1 / (layoutTo(this.now).scale * this.painter.ratio);
+    const layout = layoutTo(Math.floor(this.now / pixel) * pixel);
     this.top = layout.top = Math.min(this.top, layout.lowest(this.rows.length));
     return layout;
   }
@@ -189,15 +195,9 @@ export class Chart {
     const row = this.rows[at];
     if (!row) return { at: -1, x, y, id: null };
     if (x > layout.end) return { at, row, x, y, id: row.line(BOXES)[Math.floor((x - layout.end - 5) / BOX)]?.id ?? null };
-    const near = 2 * (layout.seconds / layout.plot);
-    const time = layout.time(x);
-    for (let n = row.spans.length - 1; n >= 0 && x >= layout.gutter; n--) {
-      const span = row.spans[n];
-      if (span.start > time + near || span.end < time - near) continue;
-      const [top, tall] = this.painter.laneBox(row, row.lanes[n], layout.y(at));
-      if (row.wide === 1 || (y >= top && y <= top + tall)) return { at, row, x, y, id: span.id, span };
-    }
-    return { at, row, x, y, id: null };
+    const { exact, found } = layout.under(this.painter.rows, x, y);
+    const span = exact ?? found.at(-1);
+    return { at, row, x, y, id: span?.id ?? null, span };
   }
 
   point(event) {
@@ -206,10 +206,7 @@ export class Chart {
     this.canvas.style.cursor = found.id ? "pointer" : "default";
     if (!found.row) { this.tip.hidden = true; return; }
     show(this.tip, tipOf(this.tracks, found, this.now, this.by));
-    this.tip.hidden = false;
-    const left = Math.min(found.x + 14, this.width - this.tip.offsetWidth - 8);
-    const below = found.y + 18 + this.tip.offsetHeight < this.height;
-    this.tip.style.transform = `translate(${Math.max(4, left)}px, ${Math.max(2, below ? found.y + 18 : found.y - this.tip.offsetHeight - 8)}px)`;
+    placeTip(this.tip, found.x, found.y, this.layout);
   }
 
   choose(id) {
@@ -227,7 +224,7 @@ export class Chart {
   wheel(event) {
     if (event.ctrlKey) return;
     if (Math.abs(event.deltaX) > Math.abs(event.deltaY) && this.frozen !== null) {
-      this.frozen += event.deltaX * (this.seconds / this.layout.plot);
+      this.frozen += event.deltaX / this.layout.scale;
       event.preventDefault();
     } else if (!this.scroller.hidden) {
       const before = this.scroller.scrollTop;

@@ -1,68 +1,26 @@
-// The layout: time across, tracks down, and the item under a point. No drawing here.
+// The live diagram's part of the layout: the order of its tracks, their sizes, the times of its axis.
 
-/** Pixels of the parts of the drawing. */
-export const AXIS = 24;
-export const ROW = 24;
-export const TALL_ROW = 46;
 /** Maximum boxes of waiting messages next to a track, and the pixels of each. */
 export const BOXES = 8;
 export const BOX = 9;
 
-export class Layout {
-  constructor({ width, height, by, seconds, now, top = 0 }) {
-    this.width = width;
-    this.height = height;
-    this.by = by;
-    this.seconds = seconds;
-    this.now = now;
-    this.top = top;
-    this.row = by === "key" ? ROW : TALL_ROW;
-    this.gutter = Math.round(Math.min(190, Math.max(84, width * 0.16)));
-    this.line = by === "key" ? Math.min(120, Math.max(44, Math.round(width * 0.1))) : 12;
-    this.plot = Math.max(40, width - this.gutter - this.line);
+/** Pixels of a track and what surrounds its blocks: by key, the strip of those that wait is below them. */
+export const shapeOf = (by) => (by === "key" ? { row: 24, inset: [4, 6] } : { row: 46, inset: [4, 4] });
+
+/** Pixels behind the tracks: by key, for the waiting messages. */
+export const lineOf = (by, width) => (by === "key" ? Math.min(120, Math.max(44, Math.round(width * 0.1))) : 12);
+
+/** The index of the first span that could end after a time. */
+export function firstSeen(spans, from) {
+  let low = 0;
+  let high = spans.length;
+  // Ends are nearly in order; long items are found by searching a little further back.
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (spans[middle].end < from) low = middle + 1;
+    else high = middle;
   }
-
-  get end() { return this.gutter + this.plot; }
-  x(time) { return this.end - (this.now - time) * (this.plot / this.seconds); }
-  time(x) { return this.now - (this.end - x) * (this.seconds / this.plot); }
-  y(row) { return AXIS + row * this.row - this.top; }
-  rowAt(y) { return y < AXIS ? -1 : Math.floor((y - AXIS + this.top) / this.row); }
-
-  /** The first and the last row in sight. */
-  inSight(count) {
-    const first = Math.max(0, Math.floor(this.top / this.row));
-    return [first, Math.min(count - 1, Math.floor((this.top + this.height - AXIS) / this.row))];
-  }
-
-  /** The largest `top`, at which the last row is at the bottom. */
-  lowest(count) { return Math.max(0, count * this.row - (this.height - AXIS)); }
-
-  /** The marked times, at steps of 1, 2 or 5, with their labels: seconds before now. */
-  marks() {
-    const rough = (this.seconds * 90) / this.plot;
-    const ten = 10 ** Math.floor(Math.log10(rough));
-    const every = ten * [1, 2, 5, 10].find((times) => times * ten >= rough);
-    const found = [];
-    // At whole times, so that the marks move with the drawing.
-    for (let n = Math.ceil((this.now - this.seconds) / every); n * every <= this.now; n++) {
-      found.push({ x: this.x(n * every), text: clock(n * every, every) });
-    }
-    return found;
-  }
-
-  /** The index of the first span that ends behind the left edge. */
-  firstSeen(spans) {
-    const from = this.now - this.seconds;
-    let low = 0;
-    let high = spans.length;
-    // Ends are nearly in order; long items are found by searching a little further back.
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (spans[middle].end < from) low = middle + 1;
-      else high = middle;
-    }
-    return Math.max(0, low - 64);
-  }
+  return Math.max(0, low - 64);
 }
 
 /** 22:58:01 or, for finer steps, 58:01.5; in UTC like all times here. */
