@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -139,6 +140,14 @@ class Option:
     python: str = ""
     micros: bool = False
     not_given: str = ""
+    scheduler: str = ""
+    """Its field in the options of the scheduler."""
+    since: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """The first version of a dump that has it: of the `scheduler`, and of a `queue`."""
+    tried: tuple[int, ...] = ()
+    """Values for random schedules."""
+    flag: str = ""
+    """The help of its flag on the command line."""
 
     @property
     def variant(self) -> str:
@@ -194,6 +203,11 @@ class Wire:
         if most is None:
             raise Invalid(f"option {option.name} has no most")
         return self.limits[most].of(server) if isinstance(most, str) else most
+
+    def dumped(self, whose: str) -> list[Option]:
+        """Return the options that a dump writes by the declaration, in the order of its bytes."""
+        found = [one for one in self.queue if whose in one.since]
+        return sorted(found, key=lambda one: (one.since[whose], one.scheduler or one.field))
 
     def filled(self, text: str) -> str:
         """Return a text of a page, in which the limits are named in braces."""
@@ -289,6 +303,16 @@ def _check(wire: Wire) -> None:
             raise Invalid(f"option {option.name}: it has words, or a text, or a most")
         if isinstance(option.most, str) and option.most not in wire.limits:
             raise Invalid(f"option {option.name}: no limit is called {option.most}")
+    names = [option.name for option in wire.queue]
+    for option in wire.queue[names.index("DURABILITY") + 1 :]:
+        if option.words or option.type != "u64":
+            raise Invalid(f"option {option.name}: write what is not a number by hand")
+        if "queue" not in option.since or bool(option.scheduler) != ("scheduler" in option.since):
+            raise Invalid(f"option {option.name}: since has no version for a dump that it is in")
+        if bool(option.python) != bool(option.flag):
+            raise Invalid(f"option {option.name}: it has a name in Python and a flag, or neither")
+        if not option.tried:
+            raise Invalid(f"option {option.name}: nothing is tried in random schedules")
     for refusal in wire.refusals:
         if refusal.course not in COURSES:
             raise Invalid(f"refusal {refusal.said}: course is {refusal.course}")

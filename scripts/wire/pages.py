@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 
 from scripts.wire.declaration import ROOT, Function, Option, Wire
 
-PAGES = ("docs/reference/engine-wire.md", "docs/reference/refusals.md")
-MARKS = re.compile(r"(<!-- wire:(?P<name>[a-z_ -]+) -->\n).*?(<!-- /wire -->)", flags=re.DOTALL)
+PAGES = ("docs/reference/engine-wire.md", "docs/reference/refusals.md", "docs/reference/client.md")
+MARKS = re.compile(r"(<!-- wire:(?P<name>[a-z_ -]+) -->\n?).*?(<!-- /wire -->)", flags=re.DOTALL)
+CONFIGURE = re.compile(r"(RemoteQueue\.configure\(\*, ).*?(retry=None\) -> DeclaredOptions)")
 
 
 def all_of(wire: Wire) -> dict[str, str]:
@@ -22,6 +23,9 @@ def all_of(wire: Wire) -> dict[str, str]:
             ("of", "at most"), [(of, wire.filled(most)) for of, most in wire.told]
         ),
         "message options": lambda: message_options(wire),
+        "names": lambda: ", ".join(
+            f"`{name}`" for name in [*of_python(wire), "retry"] if name != "durability"
+        ),
         "queue options": lambda: queue_options(wire),
         "operating": lambda: operating(wire),
         "refusals": lambda: refusals(wire),
@@ -37,7 +41,14 @@ def all_of(wire: Wire) -> dict[str, str]:
             text = tables[name]()
         return mark[1] + text + mark[3]
 
-    return {page: MARKS.sub(made, (ROOT / page).read_text("utf-8")) for page in PAGES}
+    arguments = "".join(f"{name}=None, " for name in of_python(wire))
+    texts = {page: MARKS.sub(made, (ROOT / page).read_text("utf-8")) for page in PAGES}
+    return {page: CONFIGURE.sub(rf"\g<1>{arguments}\g<2>", text) for page, text in texts.items()}
+
+
+def of_python(wire: Wire) -> list[str]:
+    """Return the arguments of `configure` except the retry policy."""
+    return [one.python for one in wire.queue if one.python and not one.policy]
 
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
-from scripts.wire.declaration import Option, Wire
+from scripts.wire.declaration import ROOT, Option, Wire
 from scripts.wire.text import MADE, capital, number, string
+
+PARTS = (
+    "src/interlock/client/faces/aio_queue.py",
+    "src/interlock/cli/queue/actions/configure.py",
+)
+MARKS = re.compile(r"((?P<indent> *)# wire: (?P<name>\w+)\n).*?( *# /wire\n)", flags=re.DOTALL)
 
 
 def limits(wire: Wire) -> str:
@@ -73,17 +80,53 @@ def _options(wire: Wire, options: Iterable[Option], types: list[tuple[str, str]]
     lines = []
     for one in options:
         said = f'"{one.name}", "{one.python}"'
+        none = ", unbounded=True" if one.none else ""
         if one.words:
             lines.append(f"    Option({said}, words={one.words!r}),")
             types.append((one.python, one.python.capitalize()))
         elif one.micros:
-            none = ", unbounded=True" if one.none else ""
             lines.append(f"    Option({said}, {number(wire.most(one))}, micros=True{none}),")
             types.append((one.python, "Seconds | None" if one.none else "Seconds"))
         else:
-            lines.append(f"    Option({said}, {number(wire.most(one))}),")
-            types.append((one.python, "int"))
+            lines.append(f"    Option({said}, {number(wire.most(one))}{none}),")
+            types.append((one.python, "int | None" if one.none else "int"))
     return lines
+
+
+def parts(wire: Wire) -> dict[str, str]:
+    """Return the files by hand in which some lines are made, by their paths."""
+    own = [one for one in wire.queue if one.python and not one.policy]
+    made = {
+        "arguments": [f"{one.python}: {optional(one)} = None," for one in own],
+        "passed": [f"{one.python}={one.python}," for one in own],
+        "flags": [flag(one) for one in (*own, *wire.policy)],
+    }
+
+    def lines(mark: re.Match[str]) -> str:
+        body = "".join(f"{mark['indent']}{line}\n" for line in made[mark["name"]])
+        return mark[1] + body + mark[4]
+
+    return {path: MARKS.sub(lines, (ROOT / path).read_text("utf-8")) for path in PARTS}
+
+
+def optional(option: Option) -> str:
+    """Return the type of an option's argument that need not be given."""
+    if option.words:
+        return f"{option.python.capitalize()} | None"
+    return "Seconds | None" if option.micros else "int | None"
+
+
+def flag(option: Option) -> str:
+    """Return the entry of an option's flag."""
+    value = "N"
+    if option.micros:
+        value = "SECONDS"
+    elif option.words or option.type == "bool":
+        value = "WORD"
+    elif option.least:
+        value = "NUMBER"
+    name = option.python.replace("_", "-")
+    return f'"{option.python}": Flag("--{name}", "{option.flag}", "{value}"),'
 
 
 def refusal_table(wire: Wire) -> str:

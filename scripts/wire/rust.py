@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from scripts.wire import scheduler
 from scripts.wire.declaration import Function, Option, Wire
 from scripts.wire.text import doc, number, told, wrapped
 
@@ -143,7 +144,8 @@ def options(wire: Wire) -> str:
     lines = [
         "//! The options of queues and of messages, in the order of the answer.",
         "",
-        "use interlock_core::queue::types::Then;",
+        "use interlock_core::queue::schedules::bytes::{self, number, Damaged};",
+        "use interlock_core::queue::types::{Options, Then};",
         "",
         "use super::limits::*;",
         "use crate::values::args::{Args, Read, Reader, What};",
@@ -173,7 +175,7 @@ def options(wire: Wire) -> str:
         "durability," if one.type == "Durability" else f"{one.field}: {rust_default(one)},"
         for one in wire.queue
     ]
-    lines += ["}", "}", ""]
+    lines += ["}", "}", "", *scheduler.declared(wire)]
     lines += doc("Reads the value of an option.")
     lines += [
         "pub fn read<A: Args + ?Sized>(&mut self, option: QueueOption, from: &mut Reader<'_, A>,"

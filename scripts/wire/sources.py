@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from scripts.wire import commands, lua, python, rust
+from scripts.wire import commands, lua, python, rust, scheduler
 from scripts.wire.declaration import Wire
 from scripts.wire.text import MADE, ruff, rustfmt
 
 ENGINE = "crates/interlock-engine/src/wire"
 CORE = "crates/interlock-core/src"
+SCHEDULES = "crates/interlock-core/tests/random_schedules"
 ROWS = "crates/interlock-rows/src"
 HUB = "crates/interlock-hub/src/catalog"
 LUA = "src/interlock/client/lua/shared"
@@ -23,6 +24,8 @@ def all_of(wire: Wire) -> dict[str, str]:
         f"{ENGINE}/options.rs": rust.options(wire),
         f"{ENGINE}/codes.rs": rust.codes(wire),
         f"{CORE}/limits.rs": rust.core_limits(wire),
+        f"{CORE}/queue/types/options.rs": scheduler.options(wire),
+        f"{SCHEDULES}/tried.rs": scheduler.tried(wire),
         f"{ROWS}/limits.rs": rust.rows_limits(wire),
         f"{HUB}/functions.rs": commands.hub_functions(wire),
     }
@@ -33,7 +36,7 @@ def all_of(wire: Wire) -> dict[str, str]:
     }
     return {
         **{path: rustfmt(f"// {MADE}\n\n{text}") for path, text in in_rust.items()},
-        **{path: ruff(text) for path, text in in_python.items()},
+        **{path: ruff(text) for path, text in (in_python | python.parts(wire)).items()},
         f"{LUA}/calls/limits.lua": lua.limits(wire),
         f"{LUA}/calls/declared.lua": lua.declared(wire),
     }

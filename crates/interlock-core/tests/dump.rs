@@ -3,7 +3,7 @@
 use interlock_core::key::KeyRef;
 use interlock_core::queue::parts::watch::Watch;
 use interlock_core::queue::scheduler::{Put, Scheduler};
-use interlock_core::queue::types::{Kind, Options, RevokeThen};
+use interlock_core::queue::types::{Kind, Options, Retry, RevokeThen, Then};
 
 /// One of everything: leased, waiting, held, delayed, backing off, dead, paused, behind a barrier.
 fn everything() -> Scheduler<String> {
@@ -42,6 +42,55 @@ fn dump(scheduler: &Scheduler<String>) -> Vec<u8> {
 
 fn text(bytes: &[u8]) -> Option<String> {
     String::from_utf8(bytes.to_vec()).ok()
+}
+
+/// A queue of these options, empty.
+fn optioned() -> Options {
+    Options {
+        max_messages: 1,
+        max_bytes: 2,
+        lease: Some(3),
+        retry: Retry {
+            attempts: Some(4),
+            first: 5,
+            factor: 0.0,
+            longest: 6,
+            jitter: true,
+            then: Then::Hold,
+        },
+        dedup_window: 7,
+        max_dead: 8,
+        ..Options::default()
+    }
+}
+
+/// Its options in the first version of a dump.
+const OPTIONS: [u8; 19] = [1, 2, 1, 3, 1, 4, 5, 0, 0, 0, 0, 0, 0, 0, 0, 6, 1, 1, 7];
+const MAX_DEAD: u8 = 8;
+
+#[test]
+fn the_options_of_a_dump_keep_their_places() {
+    let options = Options { dead_ttl: 9, ..optioned() };
+    let bytes = dump(&Scheduler::new(options, Watch::off()));
+    assert_eq!(bytes[2..2 + OPTIONS.len()], OPTIONS);
+    assert_eq!(bytes[2 + OPTIONS.len()..][..2], [MAX_DEAD, 9]);
+}
+
+#[test]
+fn a_dump_of_the_first_version_is_restored_with_the_default_of_a_later_option() {
+    // Its counts, and all else that an empty queue has.
+    let bytes = [&[1, 0][..], &OPTIONS, &[MAX_DEAD], &[0; 40]].concat();
+    let mut end = bytes.len();
+    let restored = loop {
+        if let Ok(restored) = fresh().restored(&bytes[..end], text) {
+            break restored;
+        }
+        end -= 1;
+    };
+    assert_eq!(
+        restored.options(),
+        &Options { dead_ttl: Options::default().dead_ttl, ..optioned() }
+    );
 }
 
 #[test]

@@ -53,10 +53,10 @@ class App:
             declared with, ``Retry()`` unless another policy was declared.
         send_timeout: seconds for which a send waits, for room and for the engine together.
             Default 5.
-        queues: options of queues by their names, as ``Client.queue`` takes them: ``maxsize``,
-            ``maxbytes``, ``maxdead``, ``dead_ttl``, ``dedup_window``, ``durability`` and
-            ``retry``. They are declared with the first send or by the first worker;
-            OptionsMismatch is raised then if the queue has others. Default: none.
+        queues: options of queues by their names, as ``Client.queue`` takes them: those of
+            ``DeclaredOptions``, such as ``maxsize`` and ``retry``. They are declared with the first
+            send or by the first worker; OptionsMismatch is raised then if the queue has others.
+            Default: none.
         audit: check order, overlap and attempts of each handled message from outside; the same as
             ``interlock worker --audit``. Default False.
         lifespan: resources made before the first handler of a process and released after its last;

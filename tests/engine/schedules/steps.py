@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from tests.engine.naive.model import Spec
+from tests.engine.naive.model import WIRE, Spec
 
 KEYS = ("a", "b", "c", "d", "e", "f")
 CONSUMERS = ("one", "two", "three", "")
@@ -149,13 +150,9 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
     if set_ways[1:]:
         # When a string is forgotten whose window is over, no clause says: with the next such put.
         del own["DEDUP"]
+    tried = {one.name: one.tried for one in WIRE.queue if one.tried}
     declared_options: Makes = {
-        "MAXSIZE": (0.3, lambda: choice([0, 4, 12])),
-        "MAXBYTES": (0.3, lambda: choice([0, 60, 400])),
-        "MAXDEAD": (0.3, lambda: choice([0, 2, 1_000])),
-        "WINDOW": (0.3, lambda: choice([0, 9, 300_000_000])),
-        "DEAD_TTL": (0.4, lambda: choice([0, 1, 30, 1_000])),
-        "RESULTS": (0.3, lambda: choice([0, 8, 100])),
+        **{name: (0.3, partial(choice, values)) for name, values in tried.items()},
         **policy,
     }
 

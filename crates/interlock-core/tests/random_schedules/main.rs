@@ -41,6 +41,7 @@ mod restored;
 mod schedule;
 mod shrink;
 mod tally;
+mod tried;
 
 const OPERATIONS: usize = if cfg!(debug_assertions) { 200_000 } else { 10_000_000 };
 

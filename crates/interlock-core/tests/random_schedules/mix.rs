@@ -2,7 +2,10 @@
 
 use fastrand::Rng;
 use interlock_core::queue::schedules::trace::PutCall;
+use interlock_core::queue::types::options::NUMBERS;
 use interlock_core::queue::types::{Options, Retry, Then};
+
+use crate::tried::TRIED;
 
 /// The shape of one schedule's puts, in per cent.
 pub struct Mix {
@@ -89,8 +92,7 @@ impl Mix {
 pub fn options(rng: &mut Rng) -> Options {
     let mut one_in = |n: usize| rng.usize(0..n) == 0;
     let (small_messages, small_bytes, leases) = (one_in(3), one_in(4), !one_in(3));
-    let few_dead = !one_in(3);
-    Options {
+    let mut options = Options {
         max_messages: if small_messages { rng.usize(1..=16) } else { 0 },
         max_bytes: if small_bytes { rng.u64(1..=60) } else { 0 },
         lease: leases.then(|| choose(rng, &[0, 1, 3, 10, 30, 1_000])),
@@ -102,10 +104,12 @@ pub fn options(rng: &mut Rng) -> Options {
             jitter: false,
             then: choose(rng, &[Then::Dead, Then::Dead, Then::Hold]),
         },
-        dedup_window: choose(rng, &[0, 1, 10, 200, 300_000_000]),
-        max_dead: if few_dead { rng.usize(0..=3) } else { 10_000 },
-        dead_ttl: choose(rng, &[0, 1, 30, 1_000, 2_592_000_000_000]),
+        ..Options::default()
+    };
+    for (one, tried) in NUMBERS.iter().zip(TRIED) {
+        (one.set)(&mut options, choose(rng, tried));
     }
+    options
 }
 
 pub fn choose<T: Copy>(rng: &mut Rng, among: &[T]) -> T {

@@ -6,9 +6,11 @@
 use std::marker::PhantomData;
 
 use interlock_core::queue::schedules::trace::{Call, PutCall};
+use interlock_core::queue::types::options::NUMBERS;
 use interlock_core::queue::types::{Kind, Options};
 
 use crate::schedule::{Mismatch, Plan, Subject};
+use crate::tried::TRIED;
 
 /// The smallest plan found, and how it goes wrong; `None` if the plan does not.
 pub fn shrink<S: Subject>(plan: &Plan) -> Option<(Plan, Box<Mismatch>)> {
@@ -87,18 +89,17 @@ impl<S: Subject> Smallest<S> {
     }
 
     fn simplify_options(&mut self) {
-        let plain = Options::default();
-        let changes: [&dyn Fn(&mut Options); 9] = [
-            &|options| options.max_messages = 0,
-            &|options| options.max_bytes = 0,
-            &|options| options.lease = None,
-            &|options| options.max_dead = plain.max_dead,
-            &|options| options.dead_ttl = plain.dead_ttl,
-            &|options| options.dedup_window = plain.dedup_window,
-            &|options| options.retry.attempts = None,
-            &|options| options.retry.first = 0,
-            &|options| options.retry.factor = 1.0,
+        let mut changes: Vec<Change> = vec![
+            Box::new(|options| options.max_messages = 0),
+            Box::new(|options| options.max_bytes = 0),
+            Box::new(|options| options.lease = None),
+            Box::new(|options| options.retry.attempts = None),
+            Box::new(|options| options.retry.first = 0),
+            Box::new(|options| options.retry.factor = 1.0),
         ];
+        for (one, tried) in NUMBERS.iter().zip(TRIED) {
+            changes.push(Box::new(|options| _ = (one.set)(options, tried[0])));
+        }
         for change in changes {
             let mut plan = self.plan.clone();
             change(&mut plan.options);
@@ -135,6 +136,8 @@ impl<S: Subject> Smallest<S> {
         self.try_plan(plan)
     }
 }
+
+type Change = Box<dyn Fn(&mut Options)>;
 
 /// Calls that say less than this one; each is smaller, so that simplifying ends.
 fn simpler_calls(call: &Call) -> Vec<Call> {

@@ -1,6 +1,6 @@
 //! `il1_configure`: what a queue was declared as.
 
-use interlock_core::queue::types::{Options, Retry, Then};
+use interlock_core::queue::types::{Retry, Then};
 
 use crate::values::args::{refuse, Args, Read, Reader, What};
 use crate::values::reply;
@@ -21,23 +21,14 @@ pub enum Durability {
 }
 
 impl Declared {
-    /// As the scheduler takes them.
-    pub fn options(&self) -> Options {
-        Options {
-            max_messages: self.max_size as usize,
-            max_bytes: self.max_bytes,
-            lease: None,
-            retry: Retry {
-                attempts: self.attempts,
-                first: self.first,
-                factor: self.factor as f64 / 1000.0,
-                longest: self.longest,
-                jitter: self.jitter,
-                then: self.then,
-            },
-            dedup_window: self.window,
-            max_dead: self.max_dead as usize,
-            dead_ttl: self.dead_ttl.unwrap_or(0),
+    pub(crate) fn retry(&self) -> Retry {
+        Retry {
+            attempts: self.attempts,
+            first: self.first,
+            factor: self.factor as f64 / 1000.0,
+            longest: self.longest,
+            jitter: self.jitter,
+            then: self.then,
         }
     }
 

@@ -18,9 +18,10 @@ use crate::Engine;
 
 /// Bytes that a message takes beside its payload, about.
 const OF_A_MESSAGE: u64 = 32;
-/// The first byte. A change of the form takes the next number. Since 2 replies may be kept in short;
-/// since 3 dead letters have an age limit.
-const VERSION: u8 = 3;
+/// The first byte. A change of the form takes the next number: since 2 replies may be kept in short;
+/// `wire/options.toml` says which one a new option came with.
+const VERSION: u8 = if Declared::NEWEST > FORM { Declared::NEWEST } else { FORM };
+const FORM: u8 = 2;
 /// The oldest that can be read.
 const FIRST_VERSION: u8 = 1;
 
@@ -144,7 +145,6 @@ fn read_body(bytes: &[u8]) -> Option<Body> {
 }
 
 fn write_declared(out: &mut Vec<u8>, declared: &Declared) {
-    // All of them, so that the compiler asks for what is new.
     let Declared {
         max_size,
         max_bytes,
@@ -158,7 +158,7 @@ fn write_declared(out: &mut Vec<u8>, declared: &Declared) {
         then,
         results,
         durability,
-        dead_ttl,
+        ..
     } = declared;
     for value in [max_size, max_bytes, max_dead, window, first, factor, longest, results] {
         number(out, *value);
@@ -166,7 +166,7 @@ fn write_declared(out: &mut Vec<u8>, declared: &Declared) {
     option(out, attempts.map(u64::from));
     let durability = DURABILITIES.iter().position(|one| one == durability).expect("one of all");
     out.extend_from_slice(&[u8::from(*jitter), u8::from(*then == Then::Hold), durability as u8]);
-    number(out, dead_ttl.unwrap_or(0));
+    declared.dump_added(out);
 }
 
 fn read_declared(reader: &mut Reader<'_>, version: u8) -> Result<Declared, Damaged> {
@@ -182,9 +182,7 @@ fn read_declared(reader: &mut Reader<'_>, version: u8) -> Result<Declared, Damag
     declared.then = if reader.byte("end of a policy")? == 0 { Then::Dead } else { Then::Hold };
     let durability = DURABILITIES.get(usize::from(reader.byte("durability")?)).copied();
     declared.durability = durability.map_or_else(|| reader.damaged("durability"), Ok)?;
-    if version >= 3 {
-        declared.dead_ttl = Some(reader.number("age of dead letters")?).filter(|&ttl| ttl > 0);
-    }
+    declared.restore_added(reader, version)?;
     Ok(declared)
 }
 

@@ -2,7 +2,8 @@
 
 //! The options of queues and of messages, in the order of the answer.
 
-use interlock_core::queue::types::Then;
+use interlock_core::queue::schedules::bytes::{self, number, Damaged};
+use interlock_core::queue::types::{Options, Then};
 
 use super::limits::*;
 use crate::queue::declare::{Durability, OneOf};
@@ -260,6 +261,39 @@ impl Declared {
             durability,
             dead_ttl: Some(2_592_000_000_000),
         }
+    }
+
+    /// Returns them in the form of the scheduler.
+    pub fn options(&self) -> Options {
+        Options {
+            lease: None,
+            retry: self.retry(),
+            max_messages: self.max_size as usize,
+            max_bytes: self.max_bytes,
+            max_dead: self.max_dead as usize,
+            dedup_window: self.window,
+            dead_ttl: self.dead_ttl.unwrap_or(0),
+        }
+    }
+
+    /// The version of a queue's dump that the newest option came with.
+    pub const NEWEST: u8 = 3;
+
+    /// Appends the options that are not in the first version of a dump.
+    pub fn dump_added(&self, out: &mut Vec<u8>) {
+        number(out, self.dead_ttl.unwrap_or(0));
+    }
+
+    /// Reads those that a dump of this version has.
+    pub fn restore_added(
+        &mut self,
+        from: &mut bytes::Reader<'_>,
+        version: u8,
+    ) -> Result<(), Damaged> {
+        if version >= 3 {
+            self.dead_ttl = Some(from.number("DEAD_TTL")?).filter(|&value| value > 0);
+        }
+        Ok(())
     }
 
     /// Reads the value of an option.

@@ -20,12 +20,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use interlock_core::clock::Clock;
 use interlock_core::queue::parts::watch::{Limits, Watch};
 use interlock_core::queue::scheduler::{Grant, Placed};
+use interlock_core::queue::types::options;
 use interlock_core::queue::types::{Kind, Options, Retry, Then, Time};
 use interlock_core::queue::waiting::waiters::{Wait, Want};
 use interlock_core::queue::{self as core, Ended};
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::asyncio::aio::said;
 use crate::asyncio::call::Call;
@@ -70,8 +72,8 @@ const LARGEST: u64 = 1 << 53;
 impl Queue {
     #[new]
     #[pyo3(signature = (
-        maxsize, maxbytes, sizeof, keys, shared, retry, lease, clock, maxdead, dead_ttl, dedup_window,
-        name,        slow_wait, warn_depth, warn_lane_depth,
+        maxsize, maxbytes, sizeof, keys, shared, retry, lease, clock, numbers, name, slow_wait,
+        warn_depth, warn_lane_depth,
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -83,9 +85,7 @@ impl Queue {
         retry: (Option<u32>, u64, f64, u64, bool, bool),
         lease: Option<&Bound<'_, PyAny>>,
         clock: Option<&Bound<'_, ManualClock>>,
-        maxdead: usize,
-        dead_ttl: Option<&Bound<'_, PyAny>>,
-        dedup_window: &Bound<'_, PyAny>,
+        numbers: &Bound<'_, PyDict>,
         name: String,
         slow_wait: &Bound<'_, PyAny>,
         warn_depth: u64,
@@ -98,7 +98,7 @@ impl Queue {
                 "KeyedQueue(): lease is 0; allowed: more than 0 seconds, or None for no deadline",
             ));
         }
-        let options = Options {
+        let mut made = Options {
             max_messages: maxsize,
             max_bytes: maxbytes,
             lease,
@@ -110,12 +110,20 @@ impl Queue {
                 jitter,
                 then: if dead { Then::Dead } else { Then::Hold },
             },
-            dedup_window: micros(dedup_window, "KeyedQueue(): dedup_window")?.min(LARGEST),
-            max_dead: maxdead,
-            dead_ttl: dead_ttl
-                .map_or(Ok(0), |ttl| micros(ttl, "KeyedQueue(): dead_ttl"))?
-                .min(LARGEST),
+            ..Options::default()
         };
+        for one in &options::NUMBERS {
+            if let Some(given) = numbers.get_item(one.argument)? {
+                let value = if given.is_none() {
+                    0
+                } else if one.micros {
+                    micros(&given, &format!("KeyedQueue(): {}", one.argument))?.min(LARGEST)
+                } else {
+                    given.extract()?
+                };
+                (one.set)(&mut made, value);
+            }
+        }
         let slow_wait = micros(slow_wait, "KeyedQueue(): slow_wait")?.min(LARGEST);
         let watch =
             Watch::new(Limits { depth: warn_depth, lane_depth: warn_lane_depth, slow_wait });
@@ -125,7 +133,7 @@ impl Queue {
             plain,
             crew: Crew::default(),
             keeps_dead: AtomicBool::new(true),
-            core: Core::with_lock(options, watch, clock),
+            core: Core::with_lock(made, watch, clock),
             keys_of: keys,
             shared_of: shared,
             sizeof,

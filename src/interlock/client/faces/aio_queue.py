@@ -318,12 +318,14 @@ class AsyncRemoteQueue(Generic[T]):
     async def configure(
         self,
         *,
+        # wire: arguments
         maxsize: int | None = None,
         maxbytes: int | None = None,
         maxdead: int | None = None,
-        dead_ttl: Seconds | None = None,
         dedup_window: Seconds | None = None,
         durability: Durability | None = None,
+        dead_ttl: Seconds | None = None,
+        # /wire
         retry: Retry | None = None,
     ) -> DeclaredOptions:
         """Change options of the queue for all clients; return all options then in force.
@@ -335,9 +337,8 @@ class AsyncRemoteQueue(Generic[T]):
         options get ``OptionsMismatch`` when they start; running ones continue.
 
         Args:
-            maxsize, maxbytes, maxdead, dead_ttl, dedup_window, durability, retry: as for
-                ``Client.queue``; ``dead_ttl=0`` means no limit. The engine does not store ``on`` of
-                ``retry``.
+            retry and all others: as for ``Client.queue``; ``dead_ttl=0`` means no limit. The engine
+                does not store ``on`` of ``retry``.
 
         Raises:
             TypeError, ValueError: an argument is of a wrong type or out of its range, or the engine
@@ -346,10 +347,18 @@ class AsyncRemoteQueue(Generic[T]):
             EngineUnavailable: the engine did not answer in time.
         """
         return await self._run(
-            self._handle, self._operations.configure, maxsize=maxsize, maxbytes=maxbytes,
-            maxdead=maxdead, dead_ttl=dead_ttl, dedup_window=dedup_window, durability=durability,
+            self._handle,
+            self._operations.configure,
+            # wire: passed
+            maxsize=maxsize,
+            maxbytes=maxbytes,
+            maxdead=maxdead,
+            dedup_window=dedup_window,
+            durability=durability,
+            dead_ttl=dead_ttl,
+            # /wire
             retry=retry,
-        )  # fmt: skip
+        )
 
     async def full(self) -> bool:
         """Return True if a put would have to wait."""

@@ -117,8 +117,8 @@ class Client:
             name: up to 512 bytes, without braces.
             type: type of its payloads, used to encode and decode them: any type that msgspec can
                 encode. ``bytes`` and ``str`` are stored as they are. Default: anything.
-            maxsize, maxbytes, retry, maxdead, dead_ttl, dedup_window: as for ``KeyedQueue``, where
-                bytes are those of encoded payloads. Declared to the engine with the first call; a
+            maxsize, retry and the others of ``DeclaredOptions``: as for ``KeyedQueue``, where bytes
+                are those of encoded payloads. Declared to the engine with the first call; a
                 client without options declares nothing.
             durability: on a hub with a journal ``"always"`` (on disk before a call is answered),
                 ``"everysec"`` (within a second) or ``"none"`` (not stored, and lost when the hub

@@ -78,22 +78,8 @@ class Handle:
         # Not a queue, only its arguments: a put's are checked by the same code as those of a queue
         # in process.
         self._names: _core.Queue[Any] = _core.Queue(
-            0,
-            0,
-            None,
-            keys,
-            shared,
-            Retry()._native(),
-            None,
-            None,
-            0,
-            None,
-            0,
-            "arguments",
-            0,
-            0,
-            0,
-        )
+            0, 0, None, keys, shared, Retry()._native(), None, None, {}, "arguments", 0, 0, 0
+        )  # fmt: skip
 
     def again(self) -> Handle:
         """Return another handle of the same queue, which is closed separately."""

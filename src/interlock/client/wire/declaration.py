@@ -86,8 +86,6 @@ def shown(name: str, value: str) -> Any:
     if option.micros:
         passed = int(value) / 1e6
         return int(passed) if passed.is_integer() else passed
-    if name == "ATTEMPTS":
-        return int(value) or None
     if name == "FACTOR":
         return int(value) / 1000
     return value == "1" if name == "JITTER" else int(value)

@@ -32,7 +32,7 @@ OPTIONS = (
 """Options other than the retry policy."""
 
 POLICY = (
-    Option("ATTEMPTS", "attempts", 1_000_000_000),
+    Option("ATTEMPTS", "attempts", 1_000_000_000, unbounded=True),
     Option("FIRST", "first", 1_000_000_000_000_000, micros=True),
     Option("FACTOR", "factor", 1_000_000_000),
     Option("LONGEST", "longest", 1_000_000_000_000_000, micros=True),

@@ -28,11 +28,13 @@ use crate::queue::parts::slab::NONE;
 use crate::queue::scheduler::Scheduler;
 use crate::queue::schedules::bytes::{number, option, string};
 use crate::queue::types::message::{Extra, Message, BARRIER, GATED, KEYED, PARKED, QUIET};
+use crate::queue::types::options::{NEWEST, NUMBERS};
 use crate::queue::types::{Options, Retry, RetryPart, State, Stats, Then};
 
 /// The first byte of a dump. A change of the form takes the next number, and `restore` continues to
-/// read the older ones.
-pub(in crate::queue) const VERSION: u8 = 3;
+/// read the older ones; `wire/options.toml` says which one a new option came with.
+pub(in crate::queue) const VERSION: u8 = if NEWEST > FORM { NEWEST } else { FORM };
+const FORM: u8 = 3;
 /// The last one without the mark of dead letters.
 pub(in crate::queue) const BEFORE_MARK: u8 = 2;
 /// The oldest that can be read, and how many counts it has.
@@ -269,15 +271,13 @@ fn ids(out: &mut Vec<u8>, ids: impl ExactSizeIterator<Item = u64>) {
 }
 
 fn write_options(out: &mut Vec<u8>, options: &Options) {
-    let Options { max_messages, max_bytes, lease, retry, dedup_window, max_dead, dead_ttl } =
-        options;
-    number(out, *max_messages as u64);
-    number(out, *max_bytes);
-    option(out, *lease);
-    write_retry(out, retry);
-    number(out, *dedup_window);
-    number(out, *max_dead as u64);
-    number(out, *dead_ttl);
+    number(out, options.max_messages as u64);
+    number(out, options.max_bytes);
+    option(out, options.lease);
+    write_retry(out, &options.retry);
+    for one in &NUMBERS {
+        number(out, (one.get)(options));
+    }
 }
 
 fn write_retry(out: &mut Vec<u8>, retry: &Retry) {

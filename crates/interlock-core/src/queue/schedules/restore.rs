@@ -19,6 +19,7 @@ use crate::queue::schedules::dump::{
     SEQUENCE, SIZE, STATES, SUSPECT, VERSION, WINDOW,
 };
 use crate::queue::types::message::{Message, BARRIER, KEYED, PARKED};
+use crate::queue::types::options::NUMBERS;
 use crate::queue::types::{Options, Retry, RetryPart, State, Stats, Then};
 
 /// A message that has a place, on its way back to it.
@@ -426,18 +427,19 @@ fn read_keys(reader: &mut Reader<'_>) -> Result<Vec<(Key, bool)>, Damaged> {
 }
 
 fn read_options(reader: &mut Reader<'_>, version: u8) -> Result<Options, Damaged> {
-    Ok(Options {
+    let mut options = Options {
         max_messages: reader.small("bound of messages")?,
         max_bytes: reader.number("bound of bytes")?,
         lease: reader.option("length of a lease")?,
         retry: read_retry(reader)?,
-        dedup_window: reader.number("window")?,
-        max_dead: reader.small("bound of dead letters")?,
-        dead_ttl: match version {
-            FIRST_VERSION => Options::default().dead_ttl,
-            _ => reader.number("age of dead letters")?,
-        },
-    })
+        ..Options::default()
+    };
+    for one in NUMBERS.iter().filter(|one| one.since <= version) {
+        if !(one.set)(&mut options, reader.number(one.name)?) {
+            return reader.damaged(one.name);
+        }
+    }
+    Ok(options)
 }
 
 fn read_retry(reader: &mut Reader<'_>) -> Result<Retry, Damaged> {

@@ -17,6 +17,7 @@ use std::fmt::{self, Display, Formatter, Write as _};
 use std::str::FromStr;
 
 use crate::queue::schedules::trace::{Call, PutCall, Step};
+use crate::queue::types::options::NUMBERS;
 use crate::queue::types::rules::{Rules, RULES};
 use crate::queue::types::{Kind, Options, RevokeThen, Then};
 
@@ -197,16 +198,15 @@ impl Line {
 
 /// The line that names a queue's options, all of them.
 fn options_line(options: &Options, rules: &Rules) -> String {
-    let Options { max_messages, max_bytes, lease, retry, dedup_window, max_dead, dead_ttl } =
-        options;
+    let Options { max_messages, max_bytes, lease, retry, .. } = options;
     let mut line = Line("options".into());
     line.field("rules", rules.version);
     line.field("max_messages", max_messages);
     line.field("max_bytes", max_bytes);
     line.field("lease", or_none(lease.as_ref()));
-    line.field("dedup_window", dedup_window);
-    line.field("max_dead", max_dead);
-    line.field("dead_ttl", dead_ttl);
+    for one in &NUMBERS {
+        line.field(one.name, (one.get)(options));
+    }
     line.field("retry.attempts", or_none(retry.attempts.as_ref()));
     line.field("retry.first", retry.first);
     line.field("retry.factor", retry.factor);

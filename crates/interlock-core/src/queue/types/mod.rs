@@ -1,42 +1,12 @@
 //! Types for the terms of the contract, used by scheduler, queue, trace and tests.
 
 pub(super) mod message;
+pub mod options;
 pub mod rules;
 
 pub use crate::clock::Time;
 use crate::limits::default;
-
-/// The options a queue was made with. A bound of 0 messages or bytes means none.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Options {
-    /// Unsettled messages, leased ones too (clause 11).
-    pub max_messages: usize,
-    /// Bytes of unsettled messages, as the puts name them (clause 11).
-    pub max_bytes: u64,
-    /// Time a lease lasts, µs; `None`: no deadline (clause 8).
-    pub lease: Option<u64>,
-    pub retry: Retry,
-    /// The time for which a settled dedup string is remembered, µs (clause 13).
-    pub dedup_window: u64,
-    /// Dead letters kept, 0: none; reaching it turns `Then::Dead` into `Then::Hold` (clause 10).
-    pub max_dead: usize,
-    /// Time for which a dead letter is kept, µs; 0: without limit (clause 10).
-    pub dead_ttl: u64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            max_messages: default::MAXSIZE as usize,
-            max_bytes: default::MAXBYTES,
-            lease: None,
-            retry: Retry::default(),
-            dedup_window: default::WINDOW,
-            max_dead: default::MAXDEAD as usize,
-            dead_ttl: default::DEAD_TTL,
-        }
-    }
-}
+pub use options::Options;
 
 /// The policy for a message whose handling failed (clause 10).
 ///

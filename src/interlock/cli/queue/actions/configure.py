@@ -13,16 +13,17 @@ if TYPE_CHECKING:
     from interlock.client.request import Argument
 
 FLAGS = {
+    # wire: flags
     "maxsize": Flag("--maxsize", "maximum unsettled messages, including leased; 0: unlimited", "N"),
     "maxbytes": Flag("--maxbytes", "maximum bytes of their payloads; 0: unlimited", "N"),
     "maxdead": Flag("--maxdead", "maximum number of dead letters", "N"),
-    "dead_ttl": Flag("--dead-ttl", "seconds that a dead letter is kept; none: no limit", "SECONDS"),
     "dedup_window": Flag(
         "--dedup-window",
         "seconds that the dedup string of a settled message is remembered",
         "SECONDS",
     ),
     "durability": Flag("--durability", "always, everysec or none; on a hub with a journal", "WORD"),
+    "dead_ttl": Flag("--dead-ttl", "seconds that a dead letter is kept; none: no limit", "SECONDS"),
     "attempts": Flag("--attempts", "total attempts of a message; none: unlimited", "N"),
     "first": Flag("--first", "seconds of backoff after the first failure", "SECONDS"),
     "factor": Flag("--factor", "factor by which each further backoff grows, 1 or more", "NUMBER"),
@@ -31,6 +32,7 @@ FLAGS = {
         "--jitter", "true: each backoff is random, from half to all of its length; false", "WORD"
     ),
     "then": Flag("--then", "outcome after the last attempt: dead or hold", "WORD"),
+    # /wire
 }
 """Named as in `Client.queue` and `Retry`."""
 
@@ -97,15 +99,17 @@ def pairs(named: dict[str, str]) -> dict[str, Argument]:
 
 def typed(name: str, text: str) -> object:
     """Return the value of an option."""
-    if name in ("durability", "then"):
-        return text
+    from interlock.client.wire.functions import OPTIONS, POLICY
+
     if name == "jitter":
         if text not in ("true", "false"):
             raise ValueError(f"--jitter is {text!r}; allowed: true, false")
         return text == "true"
-    if name in ("attempts", "dead_ttl") and text == "none":
+    if FLAGS[name].metavar == "WORD":
+        return text
+    if text == "none" and any(o.argument == name and o.unbounded for o in (*OPTIONS, *POLICY)):
         return None
-    whole = name in ("maxsize", "maxbytes", "maxdead", "attempts")
+    whole = FLAGS[name].metavar == "N"
     try:
         return int(text) if whole else float(text)
     except ValueError:

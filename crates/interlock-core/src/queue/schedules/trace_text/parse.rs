@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use super::{kind_name, revoke_then_name, then_name, KINDS, REVOKE_THENS, THENS};
 use crate::queue::schedules::trace::{Call, PutCall, Step};
+use crate::queue::types::options::NUMBERS;
 use crate::queue::types::rules::{Rules, RULES};
 use crate::queue::types::{Kind, Options, Retry, RevokeThen};
 
@@ -20,13 +21,10 @@ pub(in crate::queue::schedules::trace_text) fn parse_options(
         )
     })?;
     let base = Options::default();
-    let options = Options {
+    let mut options = Options {
         max_messages: fields.number_or("max_messages", base.max_messages)?,
         max_bytes: fields.number_or("max_bytes", base.max_bytes)?,
         lease: fields.number_or_none("lease", base.lease)?,
-        dedup_window: fields.number_or("dedup_window", base.dedup_window)?,
-        max_dead: fields.number_or("max_dead", base.max_dead)?,
-        dead_ttl: fields.number_or("dead_ttl", base.dead_ttl)?,
         retry: Retry {
             attempts: fields.number_or_none("retry.attempts", base.retry.attempts)?,
             first: fields.number_or("retry.first", base.retry.first)?,
@@ -35,7 +33,14 @@ pub(in crate::queue::schedules::trace_text) fn parse_options(
             jitter: fields.number_or("retry.jitter", base.retry.jitter)?,
             then: fields.one_of("retry.then", base.retry.then, &THENS, then_name)?,
         },
+        ..base
     };
+    for one in &NUMBERS {
+        let value = fields.number_or(one.name, (one.get)(&options))?;
+        if !(one.set)(&mut options, value) {
+            return Err(fields.wrong(one.name, format!("{value} is too large")));
+        }
+    }
     fields.finish()?;
     if !options.retry.factor.is_finite() {
         return Err("options: retry.factor is not finite".into());
