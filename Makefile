@@ -80,7 +80,7 @@ $(RELEASE_TOOLS): $(BUILD_TOOLS) pyproject.toml
 
 # The stamp is next to the environment, the library next to its sources: either may be missing. It
 # says which kind of core there is: what is measured or asked for by name must be of that kind.
-EXACT := $(DEV)$(filter build run bench,$(MAKECMDGOALS))
+EXACT := $(DEV)$(filter build run bench bench-instructions,$(MAKECMDGOALS))
 ifneq ($(if $(wildcard $(CORE)),$(if $(EXACT),$(shell cat $(BUILT) 2>/dev/null),$(KIND))),$(KIND))
 $(BUILT): FORCE
 endif
@@ -124,6 +124,10 @@ run: $(BUILT) ## replay 10,839 real messages by 8 workers and compare with other
 .PHONY: bench
 bench: $(BUILT) $(BENCH_TOOLS) ## the table of figures, each next to its peer in the same run
 	@$(PY) -m benchmarks $(ARGS)
+
+.PHONY: bench-instructions
+bench-instructions: $(BUILT) ## instructions of each operation in one process beside its peer's: also on a busy machine
+	@$(PY) -m benchmarks.instructions $(ARGS)
 
 # -- Tests ----------------------------------------------------------------------------------------
 

@@ -16,21 +16,22 @@ PEER = 80_000
 BATCH = 64
 
 
-def without_keys() -> Sample:
+def without_keys(messages: int = OURS) -> Sample:
+    """Measure cycles of one message without keys."""
     queue: KeyedQueue[int] = KeyedQueue()
     put, get = queue.put, queue.get
     lost = 0
     clock = Clock()
-    for item in range(OURS):
+    for item in range(messages):
         put(item)
         lease = get()
         if lease.payload is not item:
             lost += 1
         lease.ack()
-    return Sample.each(clock.seconds(), OURS, lost=lost)
+    return Sample.each(clock.seconds(), messages, lost=lost)
 
 
-def with_keys(count: int) -> Callable[[], Sample]:
+def with_keys(count: int) -> Callable[..., Sample]:
     """Return a run of cycles of one message that holds `count` of 1,000 keys."""
     names = [f"account:{number}" for number in range(LANES)]
     sets: list[str | tuple[str, ...]] = [
@@ -40,23 +41,23 @@ def with_keys(count: int) -> Callable[[], Sample]:
         for first in range(LANES)
     ]
 
-    def run() -> Sample:
+    def run(messages: int = OURS) -> Sample:
         queue: KeyedQueue[int] = KeyedQueue()
         put, get = queue.put, queue.get
         lost = 0
         clock = Clock()
-        for item, keys in zip(range(OURS), cycle(sets), strict=False):
+        for item, keys in zip(range(messages), cycle(sets), strict=False):
             put(item, keys=keys)
             lease = get()
             if lease.payload is not item:
                 lost += 1
             lease.ack()
-        return Sample.each(clock.seconds(), OURS, lost=lost)
+        return Sample.each(clock.seconds(), messages, lost=lost)
 
     return run
 
 
-def in_batches() -> Sample:
+def in_batches(messages: int = OURS) -> Sample:
     """Measure batches of 64 messages with a key each.
 
     The keys are all different within a batch, which is looked at by its payloads.
@@ -68,13 +69,13 @@ def in_batches() -> Sample:
     put_many, get_many, ack_many = queue.put_many, queue.get_many, queue.ack_many
     lost = 0
     clock = Clock()
-    for _, (items, keys) in zip(range(OURS // BATCH), cycle(batches), strict=False):
+    for _, (items, keys) in zip(range(messages // BATCH), cycle(batches), strict=False):
         put_many(items, each_keys=keys)
         batch = get_many(BATCH)
         if batch.payloads != items:
             lost += BATCH
         ack_many(batch)
-    return Sample.each(clock.seconds(), OURS // BATCH * BATCH, lost=lost)
+    return Sample.each(clock.seconds(), messages // BATCH * BATCH, lost=lost)
 
 
 def _cycle(keys: int, bar: float, prototype: float) -> Row:
@@ -99,8 +100,8 @@ ROWS = (
         name="single/batches",
         title="the same, batches of 64, 1 key",
         peer="queue.Queue",
-        bar=0.10,
-        prototype=0.09,
+        bar=0.07,
+        prototype=0.043,
         pair=alternating(in_batches, lambda: peers.queue_batches(PEER // BATCH * BATCH, BATCH)),
     ),
     Row(
