@@ -3,6 +3,7 @@
 //! A key is bytes. `str` (UTF-8) and `int` (decimal digits) are made bytes before they come here,
 //! so that `7`, `"7"` and `b"7"` are one key on every engine.
 
+use std::cmp::Ordering;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
 
@@ -86,6 +87,18 @@ impl PartialEq<[u8]> for Key {
     #[inline]
     fn eq(&self, bytes: &[u8]) -> bool {
         same(self.as_bytes(), bytes)
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use interlock_core::key::KeyRef;
 use interlock_core::queue::calls::lease::Failed;
 use interlock_core::queue::calls::roots::Behind;
+use interlock_core::queue::parts::dead::Dead;
 use interlock_core::queue::types::{RevokeThen, State};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -188,20 +189,21 @@ impl Queue {
         let limit = at_least_one(limit, "dead_letters(): limit")?;
         self.check_fork(py);
         let key = key.map(|k| convert::key(k, || "dead_letters(): key".into())).transpose()?;
-        let on_key = |keys: &[(interlock_core::key::Key, bool)]| {
-            key.as_ref().is_none_or(|key| keys.iter().any(|(k, _)| k.as_bytes() == key.as_bytes()))
-        };
         let letters: Vec<Letter> = self.core.call(|scheduler, now| {
-            let all = scheduler.dead_letters(now, usize::MAX).filter(|dead| on_key(&dead.keys));
-            let copy = all.take(limit).map(|dead| Letter {
+            let copy = |dead: &Dead<Py<PyAny>>| Letter {
                 id: dead.id,
                 payload: dead.payload.clone_ref(py),
                 keys: dead.keys.clone(),
                 attempts: dead.attempts,
                 error: dead.error.clone(),
                 priority: dead.priority,
-            });
-            copy.collect()
+            };
+            match &key {
+                None => scheduler.dead_letters(now, limit).map(copy).collect(),
+                Some(key) => {
+                    scheduler.dead_letters_on(now, key.as_bytes(), limit).map(copy).collect()
+                }
+            }
         });
         let letter = |dead: Letter| {
             let names = |shared: bool| {

@@ -239,6 +239,17 @@ impl<P> Scheduler<P> {
         self.dead.iter().take(limit)
     }
 
+    /// Like `dead_letters`, of those that carry a key.
+    pub fn dead_letters_on(
+        &mut self,
+        now: Time,
+        key: &[u8],
+        limit: usize,
+    ) -> impl Iterator<Item = &Dead<P>> {
+        self.begin(now, || Call::DeadLetters { limit: 0 });
+        self.dead.on_key(key).take(limit)
+    }
+
     /// Pauses the queue, or a key: no message, or none with that key, is leased. Returns whether it was not paused.
     pub fn pause(&mut self, now: Time, key: Option<KeyRef<'_>>) -> bool {
         self.begin(now, || Call::Pause { key: key.map(|key| key.bytes.to_vec()) });
@@ -351,22 +362,15 @@ impl<P> Scheduler<P> {
         found.len() as u64
     }
 
-    /// The keys on which most messages stand, deepest first.
+    /// The keys on which most messages stand, deepest first, then by key; of more than 1,024 keys with the
+    /// smallest depth returned, any.
     pub fn hot_keys(&mut self, now: Time, limit: usize) -> Vec<Hot> {
         self.begin(now, || Call::HotKeys { limit });
-        let mut lanes: Vec<(u32, &Key)> =
-            self.lanes.all().filter(|(_, l)| l.depth > 0).map(|(_, l)| (l.depth, &l.key)).collect();
-        let order = |a: &(u32, &Key), b: &(u32, &Key)| {
-            b.0.cmp(&a.0).then_with(|| a.1.as_bytes().cmp(b.1.as_bytes()))
-        };
-        if lanes.len() > limit && limit > 0 {
-            lanes.select_nth_unstable_by(limit - 1, order);
-        }
-        lanes.truncate(limit);
-        lanes.sort_unstable_by(order);
-        let hot =
-            |(depth, key): (u32, &Key)| Hot { key: key.as_bytes().into(), depth: depth.into() };
-        lanes.into_iter().map(hot).collect()
+        let deepest = self.lanes.deepest(limit);
+        let lanes = deepest.into_iter().map(|number| self.lanes.lane(number));
+        lanes
+            .map(|lane| Hot { key: lane.key.as_bytes().into(), depth: lane.depth.into() })
+            .collect()
     }
 }
 

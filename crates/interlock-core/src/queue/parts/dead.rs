@@ -13,7 +13,7 @@
 //! });
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 
@@ -44,6 +44,8 @@ pub(in crate::queue) struct DeadLetters<P> {
     /// The dead letters by the order in which they died.
     letters: BTreeMap<u64, Dead<P>>,
     order_of: HashMap<u64, u64, std::hash::RandomState>,
+    /// The same orders by key.
+    by_key: BTreeSet<(Key, u64)>,
     next: u64,
     most: usize,
     /// For how many µs one is kept; 0: without limit.
@@ -70,6 +72,7 @@ impl<P> DeadLetters<P> {
         DeadLetters {
             letters: BTreeMap::new(),
             order_of: HashMap::default(),
+            by_key: BTreeSet::new(),
             next: 0,
             most,
             ttl,
@@ -96,6 +99,7 @@ impl<P> DeadLetters<P> {
 
     pub fn push(&mut self, dead: Dead<P>) {
         self.order_of.insert(dead.id, self.next);
+        self.by_key.extend(dead.keys.iter().map(|(key, _)| (key.clone(), self.next)));
         self.bytes += dead.error.len();
         self.letters.insert(self.next, dead);
         self.next += 1;
@@ -116,6 +120,9 @@ impl<P> DeadLetters<P> {
         let order = self.order_of.remove(&id)?;
         let dead = self.letters.remove(&order)?;
         self.bytes -= dead.error.len();
+        for (key, _) in &dead.keys {
+            self.by_key.remove(&(key.clone(), order));
+        }
         self.plan_look();
         Some(dead)
     }
@@ -207,8 +214,64 @@ impl<P> DeadLetters<P> {
         Some(self.letters.range(..order).rev().map(|(_, dead)| dead))
     }
 
+    /// Those that carry a key, oldest dead first.
+    pub fn on_key(&self, key: &[u8]) -> impl Iterator<Item = &Dead<P>> {
+        let key = Key::new(key);
+        let orders = self.by_key.range((key.clone(), 0)..=(key, u64::MAX));
+        orders.map(|(_, order)| &self.letters[order])
+    }
+
     /// Oldest dead first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Dead<P>> {
         self.letters.values()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dead(id: u64, names: &[&str]) -> Dead<u64> {
+        Dead {
+            id,
+            keys: names.iter().map(|name| (Key::new(name.as_bytes()), false)).collect(),
+            attempts: 1,
+            error: String::new(),
+            retry: None,
+            priority: 0,
+            barrier: false,
+            quiet: false,
+            size: 0,
+            put_at: 1,
+            died_at: 1,
+            payload: id,
+        }
+    }
+
+    #[test]
+    fn the_dead_letters_of_a_key_are_those_that_carry_it() {
+        let mut letters = DeadLetters::new(usize::MAX, 0);
+        let names = ["a", "ab", "b", "a key of more than twenty-two bytes"];
+        let mut rng = fastrand::Rng::with_seed(4);
+        for id in 1..2_000 {
+            // A key may be named twice, and a letter may have none.
+            let some: Vec<&str> = (0..rng.usize(..4)).map(|_| names[rng.usize(..4)]).collect();
+            letters.push(dead(id, &some));
+            if rng.bool() {
+                letters.remove(rng.u64(1..=id));
+            }
+        }
+        for name in names.iter().chain(&["", "c"]) {
+            let carries =
+                |dead: &&Dead<u64>| dead.keys.iter().any(|(key, _)| *key == *name.as_bytes());
+            let wanted: Vec<u64> = letters.iter().filter(carries).map(|dead| dead.id).collect();
+            let found: Vec<u64> = letters.on_key(name.as_bytes()).map(|dead| dead.id).collect();
+            assert_eq!(found, wanted, "on {name:?}");
+        }
+        assert_eq!(letters.by_key.len(), letters.iter().map(distinct).sum());
+    }
+
+    fn distinct(dead: &Dead<u64>) -> usize {
+        dead.keys.iter().map(|(key, _)| key).collect::<BTreeSet<_>>().len()
     }
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use hashbrown::hash_table::{Entry, HashTable};
 
 use crate::key::{Key, KeyRef};
+use crate::queue::parts::lane::depths::{Depths, Neighbours};
 use crate::queue::parts::slab::{Record, Slab, NONE};
 
 const SHARED: u32 = 1 << 31;
@@ -88,6 +89,10 @@ pub struct Lane {
     kept: bool,
     /// The number of times that the depth at which a warning is due was passed and doubled.
     pub warned: u8,
+    /// The class of depths under which it is listed (see `depths`): never below that of its depth.
+    class: u8,
+    /// The lanes before and behind it in the list of its class, unless that is 0.
+    listed: Neighbours,
 }
 
 impl Default for Lane {
@@ -105,6 +110,8 @@ impl Default for Lane {
             unfinished: false,
             kept: false,
             warned: 0,
+            class: 0,
+            listed: Neighbours::default(),
         }
     }
 }
@@ -144,6 +151,8 @@ pub struct Lanes {
     /// Depth at which a lane is worth a warning, and the lanes that reached it or its double.
     warn_depth: u32,
     deep: Vec<u32>,
+    /// Lanes by depth, for `deepest`.
+    depths: Depths,
     /// Messages whose edge was granted by the call under way; kept for its room.
     granted: Vec<u32>,
 }
@@ -196,6 +205,7 @@ impl Lanes {
             lane.warned += 1;
             self.deep.push(number);
         }
+        let deeper = lane.depth > depths::LAST[lane.class as usize];
         if free {
             lane.active += 1;
             lane.shared = shared;
@@ -211,6 +221,9 @@ impl Lanes {
             self.edges[chain.last].sibling = edge;
         }
         chain.last = edge;
+        if deeper {
+            self.list_by_depth(number);
+        }
         number
     }
 
@@ -380,6 +393,9 @@ impl Lanes {
     fn drop_lane(&mut self, number: u32) {
         let lane = &self.lanes[number];
         let hash = spread(lane.hash);
+        if lane.class > 0 {
+            self.list_under(number, 0);
+        }
         if let Ok(entry) = self.table.find_entry(hash, |&n| n == number) {
             entry.remove();
         }
@@ -394,7 +410,7 @@ impl Lanes {
     pub fn bytes(&self) -> usize {
         let lists =
             self.table.capacity() * 8 + (self.recent.capacity() + self.granted.capacity()) * 4;
-        self.lanes.bytes() + self.edges.bytes() + lists
+        self.lanes.bytes() + self.edges.bytes() + self.depths.bytes() + lists
     }
 
     /// Bytes of what stays though no message is in it.
@@ -564,6 +580,7 @@ fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
+mod depths;
 mod order;
 mod restore;
 

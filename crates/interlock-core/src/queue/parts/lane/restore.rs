@@ -67,6 +67,7 @@ impl Lanes {
             self.edges[chain.last].sibling = edge;
         }
         chain.last = edge;
+        self.list_by_depth(number);
         true
     }
 }
