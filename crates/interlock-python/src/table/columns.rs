@@ -92,9 +92,10 @@ impl Table {
             None => By::Integer(1),
             Some(by) => raise_by(column, by, overflow)?,
         };
-        let sum =
-            with_key(key, |bytes| self.call(py, |table| table.incr(bytes, column, by, overflow)))?;
-        sum.map_or_else(|| Err(failure::no_row(key)), |sum| object(py, sum))
+        let word = with_key(key, |bytes| {
+            self.call(py, |table| table.incr_word(bytes, column, by, overflow))
+        })?;
+        word.map_or_else(|| Err(failure::no_row(key)), |word| number(py, column, word))
     }
 
     /// Set a column if it is as expected, and return whether it was; atomic over all processes.
@@ -121,6 +122,12 @@ impl Table {
 }
 
 fn raise_by(column: &Column, by: &Bound<'_, PyAny>, overflow: Overflow) -> PyResult<By> {
+    if matches!(column.kind.form(), Form::Unsigned | Form::Signed) {
+        // SAFETY: the caller has the object, and is attached.
+        if let Some(by) = unsafe { whole(by.as_ptr()) } {
+            return Ok(By::Integer(by.into()));
+        }
+    }
     let name = || format!("incr(): by of column {}", column.name);
     if by.is_instance_of::<PyBool>() {
         return Err(wrong_type(&name(), by, "a number"));

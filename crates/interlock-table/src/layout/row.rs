@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::layout::schema::{Column, Kind, Schema};
+use crate::layout::hash;
+use crate::layout::schema::{Column, Form, Kind, Schema};
 
 /// The value of a column.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,14 +66,7 @@ impl Schema {
     /// Calls with the bytes in which a row lies.
     #[inline]
     pub fn with_bytes<R>(&self, words: &[u64], call: impl FnOnce(&[u8]) -> R) -> R {
-        if cfg!(target_endian = "big") {
-            let all: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-            return call(&all[..self.bytes()]);
-        }
-        // SAFETY: words are bytes, and on a little-endian machine lie as they are numbered.
-        let all =
-            unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), words.len() * 8) };
-        call(&all[..self.bytes()])
+        with_all_bytes(words, |all| call(&all[..self.bytes()]))
     }
 
     /// Fills a row's words from its bytes. Errors: a wrong number of bytes, or values that no row
@@ -82,13 +76,26 @@ impl Schema {
             let why = format!("a row of {} bytes; the table's have {}", bytes.len(), self.bytes());
             return Err(Error::Invalid(why));
         }
-        for (word, bytes) in words.iter_mut().zip(bytes.chunks(8)) {
-            let mut eight = [0; 8];
-            eight[..bytes.len()].copy_from_slice(bytes);
-            *word = u64::from_le_bytes(eight);
+        let (eights, rest) = bytes.as_chunks::<8>();
+        for (word, eight) in words.iter_mut().zip(eights) {
+            *word = u64::from_le_bytes(*eight);
+        }
+        if !rest.is_empty() {
+            words[eights.len()] = hash::word(rest);
         }
         self.columns().iter().try_for_each(|column| column.check(words))
     }
+}
+
+/// Calls with the bytes of words.
+#[inline]
+fn with_all_bytes<R>(words: &[u64], call: impl FnOnce(&[u8]) -> R) -> R {
+    if cfg!(target_endian = "big") {
+        let all: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        return call(&all);
+    }
+    // SAFETY: words are bytes, and on a little-endian machine lie as they are numbered.
+    call(unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), words.len() * 8) })
 }
 
 impl Column {
@@ -120,16 +127,10 @@ impl Column {
     #[inline]
     pub fn bytes_of<R>(&self, words: &[u64], call: impl FnOnce(&[u8]) -> R) -> R {
         let (at, limit) = (self.at % 8, self.kind.bytes() - 2);
-        if cfg!(target_endian = "big") {
-            let all: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        with_all_bytes(words, |all| {
             let length = usize::from(u16::from_le_bytes([all[at], all[at + 1]]));
-            return call(&all[at + 2..][..length.min(limit)]);
-        }
-        // SAFETY: words are bytes, and on a little-endian machine lie as they are numbered.
-        let all =
-            unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), words.len() * 8) };
-        let length = usize::from(u16::from_le_bytes([all[at], all[at + 1]]));
-        call(&all[at + 2..][..length.min(limit)])
+            call(&all[at + 2..][..length.min(limit)])
+        })
     }
 
     /// Writes the column in the words of a row; bytes behind what has a size become zero.
@@ -191,6 +192,25 @@ impl Column {
         }
     }
 
+    /// The word with `by` added to the column. `None`: it is not an integer, or the sum is out of its range.
+    #[inline]
+    pub fn add(&self, word: u64, by: i64) -> Option<u64> {
+        let shift = self.at % 8 * 8;
+        match self.kind.form() {
+            Form::Unsigned => {
+                let rest = 64 - self.kind.bytes() * 8;
+                let sum = (word >> shift << rest >> rest).checked_add_signed(by)?;
+                (sum <= u64::MAX >> rest).then(|| self.insert(word, sum))
+            }
+            Form::Signed => {
+                let rest = 64 - self.kind.bytes() * 8;
+                let sum = (((word >> shift << rest) as i64) >> rest).checked_add(by)?;
+                (sum << rest >> rest == sum).then(|| self.insert(word, sum as u64))
+            }
+            _ => None,
+        }
+    }
+
     /// The word with these bits where the column lies.
     #[inline]
     pub fn insert(&self, word: u64, bits: u64) -> u64 {
@@ -211,6 +231,12 @@ impl Column {
         match (self.kind, value) {
             (U8 | U16 | U32 | U64, Value::Unsigned(value)) if *value <= u64::MAX >> rest() => {
                 Ok(*value)
+            }
+            // A whole number comes as signed from a language that has one kind of it.
+            (U8 | U16 | U32 | U64, Value::Signed(value))
+                if *value >= 0 && *value as u64 <= u64::MAX >> rest() =>
+            {
+                Ok(*value as u64)
             }
             (I8 | I16 | I32 | I64, Value::Signed(value)) if value << rest() >> rest() == *value => {
                 Ok(*value as u64)
@@ -270,20 +296,21 @@ impl Column {
         if !self.kind.is_sized() {
             return Ok(());
         }
-        let (at, limit) = (self.at % 8, self.kind.bytes() - 2);
-        let length = self.bytes_of(words, <[u8]>::len);
-        let byte = |at: usize| (words[at / 8] >> (at % 8 * 8)) as u8;
-        if usize::from(u16::from_le_bytes([byte(at), byte(at + 1)])) > limit {
-            return refused("it is longer than its size");
-        }
-        if (at + 2 + length..at + 2 + limit).any(|at| byte(at) != 0) {
-            return refused("there is something behind its end");
-        }
-        let is_text = |bytes: &[u8]| std::str::from_utf8(bytes).is_ok();
-        if matches!(self.kind, Kind::Str(_)) && !self.bytes_of(words, is_text) {
-            return refused("it is not UTF-8");
-        }
-        Ok(())
+        let at = self.at % 8;
+        with_all_bytes(words, |all| {
+            let (length, content) = all[at..at + self.kind.bytes()].split_at(2);
+            let length = usize::from(u16::from_le_bytes([length[0], length[1]]));
+            let Some((content, rest)) = content.split_at_checked(length) else {
+                return refused("it is longer than its size");
+            };
+            if rest.iter().any(|byte| *byte != 0) {
+                return refused("there is something behind its end");
+            }
+            if matches!(self.kind, Kind::Str(_)) && std::str::from_utf8(content).is_err() {
+                return refused("it is not UTF-8");
+            }
+            Ok(())
+        })
     }
 
     pub fn refuse(&self, why: String) -> Error {

@@ -96,10 +96,28 @@ impl Table {
         by: By,
         overflow: Overflow,
     ) -> Result<Option<Value<'static>>, Error> {
+        Ok(self.incr_word(key, column, by, overflow)?.map(|word| column.decode(word)))
+    }
+
+    /// Like `incr`, but returns the word that contains the column.
+    #[inline]
+    pub fn incr_word(
+        &self,
+        key: &[u8],
+        column: &Column,
+        by: By,
+        overflow: Overflow,
+    ) -> Result<Option<u64>, Error> {
+        let few = match by {
+            By::Integer(by) => i64::try_from(by).ok(),
+            By::Float(_) => None,
+        };
         self.change_word(key, 1 + column.at / 8, |word| {
-            let bits = column.sum(word, by, overflow)?;
-            let word = column.insert(word, bits);
-            Ok((word, column.decode(word)))
+            let word = match few.and_then(|by| column.add(word, by)) {
+                Some(word) => word,
+                None => column.insert(word, column.sum(word, by, overflow)?),
+            };
+            Ok((word, word))
         })
     }
 
@@ -206,6 +224,7 @@ impl Table {
 
 impl Column {
     /// The bits of what is in this word and `by`.
+    #[cold]
     fn sum(&self, word: u64, by: By, overflow: Overflow) -> Result<u64, Error> {
         self.encode(&self.raised(&self.decode(word), by, overflow)?)
     }
@@ -247,6 +266,35 @@ impl Column {
             sum if sum.is_finite() || !now.is_finite() || !by.is_finite() => Ok(Value::Float(sum)),
             sum if overflow == Overflow::Saturate => Ok(Value::Float(sum.clamp(-most, most))),
             _ => Err(beyond()),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::layout::schema::Schema;
+    use crate::table::change::*;
+
+    #[test]
+    fn a_sum_of_integers_is_the_same_by_the_short_way_and_by_the_general_one() {
+        let kinds = "a: U8, b: I8, c: U16, d: I16, e: U32, f: I32, g: U64, h: I64, i: F64, k: bool";
+        let schema = Schema::parse(kinds).unwrap();
+        let edges = [0, 1, 2, 127, 128, 255, 256, 32_767, 65_535, u64::MAX >> 33, u64::MAX >> 32];
+        let words = edges.into_iter().chain(edges.map(u64::wrapping_neg));
+        let words = words.chain([u64::MAX >> 1, 1 << 63, 0x0123_4567_89AB_CDEF]);
+        for (column, word) in
+            schema.columns().iter().flat_map(|one| words.clone().map(move |word| (one, word)))
+        {
+            for by in words.clone().map(|by| by as i64) {
+                let sum = column.sum(word, By::Integer(by.into()), Overflow::Refuse);
+                let wanted = sum.ok().map(|bits| column.insert(word, bits));
+                let is_whole = column.range().is_some();
+                assert_eq!(
+                    column.add(word, by),
+                    wanted.filter(|_| is_whole),
+                    "{column:?} {word:x} {by}"
+                );
+            }
         }
     }
 }

@@ -175,7 +175,7 @@ impl Table {
         let (mut small, mut large) = ([0; ON_STACK], Vec::new());
         let row = self.room(&mut small, &mut large);
         let expiry = self.make(change, row)?;
-        let new = New { key, expiry, row, now, access: now, evict: self.made().evict };
+        let new = New { key, expiry, row, now, access: now, evict: self.kept_settings().evict };
         writer.insert(&new, wait)
     }
 

@@ -260,6 +260,12 @@ impl Table {
         &self.last().region.header
     }
 
+    /// Like `made`, for settings that a resize keeps: all but capacity and buckets.
+    #[inline]
+    pub(crate) fn kept_settings(&self) -> &Header {
+        &self.first.region.header
+    }
+
     /// Returns whether opening it made it.
     pub fn is_made_here(&self) -> bool {
         self.is_made_here
@@ -346,11 +352,12 @@ impl Table {
 
     #[inline]
     pub(crate) fn key<'a>(&self, bytes: &'a [u8]) -> Result<Key<'a>, Error> {
-        let limit = self.made().key_size as usize;
+        let Header { key_size, secret, .. } = self.kept_settings();
+        let limit = *key_size as usize;
         if bytes.is_empty() || bytes.len() > limit {
             return Err(Error::KeyLength { length: bytes.len(), limit });
         }
-        Ok(Key::new(bytes, self.made().secret))
+        Ok(Key::new(bytes, *secret))
     }
 
     /// The time at which a row expires that is set now: 0 never, and so where the end of time comes before.
@@ -358,8 +365,8 @@ impl Table {
     pub fn expiry(&self, ttl: Ttl, now: u64) -> u64 {
         let ttl = match ttl {
             Ttl::Never => return 0,
-            Ttl::Usual if self.made().ttl == 0 => return 0,
-            Ttl::Usual => self.made().ttl,
+            Ttl::Usual if self.kept_settings().ttl == 0 => return 0,
+            Ttl::Usual => self.kept_settings().ttl,
             Ttl::For(ttl) => nanoseconds(ttl),
         };
         now.checked_add(ttl).map_or(0, |expiry| expiry.max(1))
@@ -450,7 +457,7 @@ impl Table {
         on: Where,
     ) -> Result<Written, Error> {
         let (memory, now, mut wait) = (writer.memory, self.now(), Wait::default());
-        let (expiry, evict) = (self.expiry(ttl, now), self.made().evict);
+        let (expiry, evict) = (self.expiry(ttl, now), self.kept_settings().evict);
         let new = New { key, expiry, row, now, access: now, evict };
         loop {
             let Some((place, before)) = writer.find(&key)? else {
