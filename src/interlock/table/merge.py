@@ -6,7 +6,7 @@ import typing
 from typing import Annotated, Any, ClassVar, Literal
 
 from interlock.table.kinds import KINDS
-from interlock.table.row import Row
+from interlock.table.row import NUMBER_KINDS, Row
 from interlock.table.schema import Schema
 
 __all__ = ["Flags", "Last", "Max", "Merge", "MergeKind", "Sum", "rules_of"]
@@ -45,7 +45,7 @@ class Sum(Merge):
     """
 
     kind = "sum"
-    allowed = "U8 to U64, I8 to I64, F32, F64, float"
+    allowed = NUMBER_KINDS
 
 
 class Max(Merge):
@@ -55,7 +55,7 @@ class Max(Merge):
     """
 
     kind = "max"
-    allowed = "U8 to U64, I8 to I64, F32, F64, float, bool"
+    allowed = f"{NUMBER_KINDS}, bool"
 
 
 class Flags(Merge):

@@ -24,6 +24,8 @@ __all__ = [
 ]
 
 NumberKind = Literal["U8", "U16", "U32", "U64", "I8", "I16", "I32", "I64", "F32", "F64"]
+NUMBER_KINDS = "U8 to U64, I8 to I64, F32, F64, float"
+"""The kinds of numbers, as errors list them."""
 
 
 class RowType(msgspec.StructMeta):

@@ -16,7 +16,7 @@ from typing import Annotated, Any, cast
 import msgspec
 
 from interlock.table.kinds import KINDS, Kind, Rule, rule
-from interlock.table.row import MOST_BYTES, Number, NumberKind, Row, RowType, Size
+from interlock.table.row import MOST_BYTES, NUMBER_KINDS, Number, NumberKind, Row, RowType, Size
 
 __all__ = ["Column", "Schema"]
 
@@ -175,7 +175,7 @@ def _column(row: type[Row], name: str, hint: Any) -> Column:
         )
     given = getattr(plain, "__name__", None) or repr(plain)
     raise TypeError(
-        f"{place} is {given}; allowed: U8 to U64, I8 to I64, F32, F64, float, bool, and "
+        f"{place} is {given}; allowed: {NUMBER_KINDS}, bool, and "
         f"Annotated[str, Size(n)] or Annotated[bytes, Size(n)]"
     )
 
