@@ -321,7 +321,7 @@ impl<P, L: RawLock> Queue<P, L> {
         waker: &Waker,
     ) -> Look<()> {
         self.look(wait, waker, |inner, now, wait| {
-            let mut grants = Vec::new();
+            let mut grants = Vec::with_capacity(limit.min(inner.scheduler.ready(kind)));
             inner.scheduler.lease_many(now, kind, limit, consumer, &mut grants);
             while grants.is_empty() && inner.scheduler.has_leftovers() {
                 inner.scheduler.lease_many(now, kind, limit, consumer, &mut grants);

@@ -348,7 +348,7 @@ impl<P> Scheduler<P> {
         self.placed(message, sequence, chain.blocked + u32::from(gated));
     }
 
-    #[inline]
+    #[inline(always)]
     fn placed(&mut self, at: u32, sequence: u64, blocked: u32) {
         if blocked > 0 {
             self.records.set_waiting(at, blocked);

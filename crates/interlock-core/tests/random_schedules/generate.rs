@@ -6,7 +6,7 @@
 //! calls: it fills up, works off, fails, stands still.
 
 use fastrand::Rng;
-use interlock_core::queue::schedules::trace::{Answer, Call};
+use interlock_core::queue::schedules::trace::{Answer, Call, PutCall};
 use interlock_core::queue::types::{Kind, RevokeThen, Time};
 
 use crate::mix::{choose, options, Mix};
@@ -206,7 +206,13 @@ impl Generator {
             What::Put => Call::Put(self.mix.put(&mut self.rng)),
             What::PutMany => {
                 let many = self.rng.usize(0..=6);
-                Call::PutMany((0..many).map(|_| self.mix.put(&mut self.rng)).collect())
+                let mut puts: Vec<_> = (0..many).map(|_| self.mix.put(&mut self.rng)).collect();
+                // A batch that names nothing but keys takes a shorter way.
+                if self.rng.usize(0..3) == 0 {
+                    let plain = |put: PutCall| PutCall { keys: put.keys, ..PutCall::default() };
+                    puts = puts.into_iter().map(plain).collect();
+                }
+                Call::PutMany(puts)
             }
             What::Lease => Call::Lease {
                 kind: choose(&mut self.rng, &[Kind::Any, Kind::Any, Kind::Keyed, Kind::Unkeyed]),

@@ -71,7 +71,7 @@ impl<P> Scheduler<P> {
         Some(at)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(in crate::queue) fn choose(&mut self, kind: Kind) -> Option<Ticket> {
         let records = &self.records;
         self.ready.choose(kind, |ticket| records.is_ready(ticket))

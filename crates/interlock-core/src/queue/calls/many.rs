@@ -82,7 +82,7 @@ impl<P, L: RawLock> Queue<P, L> {
 
 impl<P> Scheduler<P> {
     /// See `Queue::try_put_keyed`.
-    fn put_keyed(
+    pub(in crate::queue) fn put_keyed(
         &mut self,
         now: Time,
         keys: &[KeyRef<'_>],

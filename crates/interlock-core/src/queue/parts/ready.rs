@@ -114,7 +114,7 @@ impl ReadySet {
     }
 
     /// The first ticket for which `valid` holds.
-    #[inline]
+    #[inline(always)]
     pub fn peek(&mut self, valid: impl Fn(&Ticket) -> bool) -> Option<Ticket> {
         if self.live == 0 {
             return None;
@@ -292,16 +292,24 @@ impl Ready {
     }
 
     /// The first ticket of a kind for which `valid` holds.
-    #[inline]
+    #[inline(always)]
     pub fn choose(&mut self, kind: Kind, valid: impl Fn(&Ticket) -> bool) -> Option<Ticket> {
-        match kind {
-            Kind::Keyed => self.keyed.peek(valid),
-            Kind::Unkeyed => self.unkeyed.peek(valid),
-            Kind::Any if self.unkeyed.len() == 0 => self.keyed.peek(valid),
-            Kind::Any => match (self.keyed.peek(&valid), self.unkeyed.peek(&valid)) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            },
+        // Most queues have messages of one sort only.
+        let keyed = match kind {
+            Kind::Keyed => true,
+            Kind::Unkeyed => false,
+            Kind::Any if self.unkeyed.len() == 0 => true,
+            Kind::Any if self.keyed.len() == 0 => false,
+            Kind::Any => return self.choose_of_both(valid),
+        };
+        self.set(keyed).peek(valid)
+    }
+
+    #[inline(never)]
+    fn choose_of_both(&mut self, valid: impl Fn(&Ticket) -> bool) -> Option<Ticket> {
+        match (self.keyed.peek(&valid), self.unkeyed.peek(&valid)) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
         }
     }
 

@@ -25,8 +25,8 @@ const GROWS: usize = 4;
 
 /// Most places at hand.
 const HAND: usize = 256;
-/// This many may be kept however few are in use, if they are of one segment.
-const FEW: usize = 8;
+/// This many may be kept however few are in use, if they are of one segment: those of a batch.
+const FEW: usize = 64;
 
 #[derive(Debug)]
 pub struct Slab<T> {
@@ -101,7 +101,7 @@ impl<T: Record> Slab<T> {
         (self.segments.len() << BITS) as u32
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, value: T) -> u32 {
         let at = self.place();
         self[at] = value;
@@ -110,7 +110,7 @@ impl<T: Record> Slab<T> {
 
     /// Allocates a slot. It has the remains of `clear`, or a default, with a link, so the caller must write
     /// every field.
-    #[inline]
+    #[inline(always)]
     pub fn place(&mut self) -> u32 {
         self.len += 1;
         match self.hand.pop() {
@@ -119,6 +119,7 @@ impl<T: Record> Slab<T> {
         }
     }
 
+    #[inline(never)]
     fn fresh(&mut self) -> u32 {
         let number = match self.open.last() {
             Some(&number) => number,

@@ -174,6 +174,13 @@ pub struct Step {
     pub call: Call,
 }
 
+impl PutCall {
+    /// Returns whether it gives nothing beyond keys, held alone.
+    fn names_only_keys(&self) -> bool {
+        *self == PutCall { keys: self.keys.clone(), ..PutCall::default() }
+    }
+}
+
 impl From<&Put<'_>> for PutCall {
     fn from(put: &Put<'_>) -> Self {
         let names = |keys: &[KeyRef<'_>]| keys.iter().map(|key| key.bytes.to_vec()).collect();
@@ -236,6 +243,18 @@ impl Runner {
             Call::Put(put) => answer_put(with_put(put, |put| {
                 s.put(now, put, &mut Some(())).map(|placed| vec![placed])
             })),
+            // As a queue puts such a batch: with the ids in a row.
+            Call::PutMany(puts) if puts.iter().all(PutCall::names_only_keys) => {
+                let mut ends = Vec::new();
+                let mut keys = Vec::new();
+                for put in puts {
+                    keys.extend(refs(&put.keys));
+                    ends.push(keys.len());
+                }
+                let first = s.put_keyed(now, &keys, &ends, &mut vec![(); puts.len()]);
+                let ids = first.map(|first| first..first + puts.len() as u64);
+                answer_put(ids.map(|ids| ids.map(|id| Placed { id, known: false }).collect()))
+            }
             Call::PutMany(puts) => {
                 let keys: Vec<[Vec<KeyRef<'_>>; 2]> =
                     puts.iter().map(|put| [refs(&put.keys), refs(&put.shared)]).collect();
