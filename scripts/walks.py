@@ -50,12 +50,14 @@ class Limit:
 LIMITS = {
     "put on an engine": Limit(6),
     "awaited put on an engine": Limit(6),
-    # Beyond a put: the lease, its renewal, its payload, the log of slow handlers, the reply's form.
-    "get on an engine": Limit(11, twice=True, goal=7),
-    # Beyond a put: the lease's state and its renewal.
+    # Beyond a put: the lease, its renewal, and the log of handled messages. The goal would need the
+    # renewal of all leases in the file of one lease's state.
+    "get on an engine": Limit(9, twice=True, goal=7),
+    # Beyond a put: the lease's state, which both faces share, and its renewal; as for a get.
     "ack on an engine": Limit(8, twice=True, goal=6),
-    # A put, and the task, its keys, its hooks, the envelope and the job.
-    "send of a task": Limit(17, twice=True, goal=10),
+    # A put, and the task, its keys, its hooks, the envelope and the job. The goal would need the
+    # templates of keys and the values of their fields in one file, and the hooks in the app's.
+    "send of a task": Limit(15, twice=True, goal=10),
     # Ten files are the engine's and three the app's. The owner and the threads of the source and of
     # the pool take turns.
     "message of a worker": Limit(21, twice=True, goal=12),

@@ -13,6 +13,7 @@ from benchmarks.scenarios import (
     hub,
     queues,
     restarts,
+    sends,
     single,
     threads,
     trace,
@@ -43,6 +44,7 @@ ROWS: tuple[Row, ...] = (
     *queues.ROWS,
     *restarts.ROWS,
     *engines.ROWS,
+    *sends.ROWS,
     *workers.ROWS,
     *exporter.ROWS,
 )

@@ -128,6 +128,36 @@ class Director:
         rest = [wait, *[part for spec in specs for part in spec.arguments()]]
         self._numbered("put", consumer, rest, lambda: self.model.put(specs))
 
+    def _together(self, step: tuple[str, list[Spec], int, bool]) -> None:
+        """Puts of several callers, as a client sends them: in one call, and if that is refused,
+        each in a call of its own. One of them may be malformed; a reply may be lost."""
+        consumer, given, pick, is_lost = step
+        specs = list(given)
+        wrong = pick % len(specs) if pick % 4 == 0 else None
+        if wrong is not None:
+            specs[wrong] = Spec("p", ("k",), (), (("BARRIER", "1"),))
+        before = len(self.calls)
+        if wrong is None:
+            self._put((consumer, "0", specs))
+        else:
+            self._malformed(consumer, specs)
+        if not isinstance(self.calls[before].expected, str):
+            if is_lost:
+                self._again(consumer)
+            return
+        for spec in specs:
+            if wrong is not None and spec is specs[wrong]:
+                self._malformed(consumer, [spec])
+            else:
+                self._put((consumer, "0", [spec]))
+                if is_lost:
+                    self._again(consumer)
+
+    def _malformed(self, consumer: str, specs: list[Spec]) -> None:
+        number = self.numbers.get(consumer, 0) + 1 if consumer else 0
+        rest = [part for spec in specs for part in spec.arguments()]
+        self._call("put", [consumer, str(number), "0", *rest], "BADARG")
+
     def _note(self, granted: list[str]) -> None:
         """Notes the leases at the end of a reply."""
         if granted and granted[0]:

@@ -219,6 +219,10 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
     def put() -> tuple[str, str, list[Spec]]:
         return who(), wait(), [spec() for _ in range(choice([1, 1, 1, 2, 5]))]
 
+    def together() -> tuple[str, list[Spec], int, bool]:
+        # Some of them alone are refused: one with a barrier and a key, for instance.
+        return who(), [spec() for _ in range(choice([2, 3, 8]))], pick(), chance() < 0.3
+
     def new_keys() -> list[str]:
         if chance() < 0.5:
             return []
@@ -293,6 +297,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
 
     ways: dict[str, tuple[int, Callable[[], Any]]] = {
         "put": (24, put),
+        "together": (4, together),
         "lease": (16, lambda: (who(), wanted())),
         "settle": (14, lambda: (who(), picks(1))),
         "next": (18, lambda: (who(), wanted(), picks(0))),

@@ -177,6 +177,7 @@ class Engine:
         before: tuple[Argument, ...] = (),
         asleep: float = 0,
         within: float | None = None,
+        final: str = "",
     ) -> Request[list[bytes]]:
         """Call `il1_FUNCTION` on the queue that `key` names.
 
@@ -187,9 +188,11 @@ class Engine:
                 time; see `knows_a_sleeper`.
             within: seconds for the answer, including the wait. None: the client's timeout, in
                 addition to the wait.
+            final: code of a refusal with which the call is not repeated.
 
         Raises:
             EngineUnavailable: it was not answered in that time.
+            Refused: it was refused with the code `final`.
             Abandoned: the session was interrupted.
             Full, ShutDown and other errors of the library: from the server's reply.
         """
@@ -246,6 +249,8 @@ class Engine:
                     raise nonsense(reply)
                 return reply
             except Refused as error:
+                if final and error.code == final:
+                    raise
                 course, refusal = refusals.course_of(error, function)
                 if course != "retry" or (error.code in ("MOVED", "ASK") and self._alone):
                     raise refusals.error_of(error, function, key, address) from None

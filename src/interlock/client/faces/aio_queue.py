@@ -96,11 +96,11 @@ class AsyncRemoteQueue(Generic[T]):
             EngineUnavailable: the engine did not answer in time.
         """
         block = True  # asyncio
-        done = await self._run(
-            self._handle, self._handle.put, "put()", payload, block, timeout,
+        done = await self._sessions.put(
+            self._handle, "put()", payload, block, timeout,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
         )  # fmt: skip
-        return done[0].id
+        return done.id
 
     async def put_known(
         self,
@@ -121,11 +121,10 @@ class AsyncRemoteQueue(Generic[T]):
     ) -> Put:
         """Put as ``put``; also return whether the dedup string was known, so nothing was put."""
         block = True  # asyncio
-        done = await self._run(
-            self._handle, self._handle.put, "put_known()", payload, block, timeout,
+        return await self._sessions.put(
+            self._handle, "put_known()", payload, block, timeout,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
         )  # fmt: skip
-        return done[0]
 
     async def put_nowait(
         self,
@@ -142,11 +141,11 @@ class AsyncRemoteQueue(Generic[T]):
         result_ttl: Seconds = 0,
     ) -> int:
         """Put as ``put``, without waiting for room: raise ``Full`` immediately if it is full."""
-        done = await self._run(
-            self._handle, self._handle.put, "put_nowait()", payload, False, None,
+        done = await self._sessions.put(
+            self._handle, "put_nowait()", payload, False, None,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
         )  # fmt: skip
-        return done[0].id
+        return done.id
 
     async def put_many(
         self,
@@ -546,8 +545,7 @@ class AsyncRemoteQueue(Generic[T]):
         call = "asend()"  # asyncio
         # threads: call = "send()"
         asked = call, payload, True, timeout
-        put = self._handle.put
-        return (await self._run(self._handle, put, *asked, bounded=True, **options))[0]
+        return await self._sessions.put(self._handle, *asked, bounded=True, **options)
 
     async def _announce(self, worker: str, ttl: float, text: str) -> list[tuple[int, str]]:
         """Announce a worker for ``ttl`` seconds; 0: remove its announcement.

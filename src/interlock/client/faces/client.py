@@ -126,6 +126,9 @@ class Client:
             keys, shared: functions for the keys of a payload, for puts without keys.
             lease: seconds after which a lease expires unless it is renewed; a held lease is renewed
                 at a third of it. Default 30.
+            linger: seconds for which a single put waits until others can be sent with it in one
+                call, for bulk producers. Default 0: only the puts that come while a call is in
+                flight are sent together, in the next.
             slow_wait, warn_depth, warn_lane_depth: as for ``KeyedQueue``, for messages that this
                 client puts and leases; 0 disables each.
             codec: ``"msgpack"`` (default), ``"json"`` or ``"pickle"``. A program that can put into
@@ -261,13 +264,14 @@ class Client:
         length = seconds(given.pop("lease", LEASE), "queue(): lease")
         if length < 1e-6:
             raise ValueError(f"queue(): lease is {length}; allowed: 0.000001 s or more")
+        linger = seconds(given.pop("linger", 0), "queue(): linger")
         slow_wait = seconds(given.pop("slow_wait", 60), "queue(): slow_wait")
         deep = check_count("warn_depth", given.pop("warn_depth", 1000), MAX_COUNT)
         deep_lane = check_count("warn_lane_depth", given.pop("warn_lane_depth", 100), MAX_COUNT)
         codec = Codec(type, given.pop("codec", "msgpack"))
         declaration = Declaration(**given)
         retry = given.get("retry") or _DEFAULT_RETRY
-        handle = Handle(self._engine, name, declaration, length, codec, retry, keys, shared)
+        handle = Handle(self._engine, name, declaration, length, codec, retry, keys, shared, linger)
         handle.operations = Operations(handle)
         handle.watch = Watch(handle.operations, slow_wait, deep, deep_lane)
         return handle

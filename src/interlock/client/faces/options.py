@@ -17,6 +17,7 @@ class QueueOptions(DeclaredOptions, total=False):
     keys: Callable[[Any], Keys]
     shared: Callable[[Any], Keys]
     lease: Seconds
+    linger: Seconds
     slow_wait: Seconds
     warn_depth: int
     warn_lane_depth: int

@@ -88,11 +88,11 @@ class RemoteQueue(Generic[T]):
                 put.
             EngineUnavailable: the engine did not answer in time.
         """
-        done = self._run(
-            self._handle, self._handle.put, "put()", payload, block, timeout,
+        done = self._sessions.put(
+            self._handle, "put()", payload, block, timeout,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
         )  # fmt: skip
-        return done[0].id
+        return done.id
 
     def put_known(
         self,
@@ -111,11 +111,10 @@ class RemoteQueue(Generic[T]):
         result_ttl: Seconds = 0,
     ) -> Put:
         """Put as ``put``; also return whether the dedup string was known, so nothing was put."""
-        done = self._run(
-            self._handle, self._handle.put, "put_known()", payload, block, timeout,
+        return self._sessions.put(
+            self._handle, "put_known()", payload, block, timeout,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
         )  # fmt: skip
-        return done[0]
 
     def put_nowait(
         self,
@@ -132,11 +131,11 @@ class RemoteQueue(Generic[T]):
         result_ttl: Seconds = 0,
     ) -> int:
         """Put as ``put``, without waiting for room: raise ``Full`` immediately if it is full."""
-        done = self._run(
-            self._handle, self._handle.put, "put_nowait()", payload, False, None,
+        done = self._sessions.put(
+            self._handle, "put_nowait()", payload, False, None,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
         )  # fmt: skip
-        return done[0].id
+        return done.id
 
     def put_many(
         self,
@@ -502,8 +501,7 @@ class RemoteQueue(Generic[T]):
         """
         call = "send()"
         asked = call, payload, True, timeout
-        put = self._handle.put
-        return (self._run(self._handle, put, *asked, bounded=True, **options))[0]
+        return self._sessions.put(self._handle, *asked, bounded=True, **options)
 
     def _announce(self, worker: str, ttl: float, text: str) -> list[tuple[int, str]]:
         """Announce a worker for ``ttl`` seconds; 0: remove its announcement.

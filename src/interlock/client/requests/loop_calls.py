@@ -16,8 +16,10 @@ from interlock.aio import of_asyncio
 from interlock.client.connection.call import Engine
 from interlock.client.request import Abandoned, Broken, Nap, Refused, Request
 from interlock.client.requests.lease_renewal import LeaseRenewer
+from interlock.client.requests.loop_puts import LoopPuts
 from interlock.client.session import Session
 from interlock.errors import EngineUnavailable, InterlockError, ShutDown
+from interlock.message import Put
 from interlock.watch import log
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class LoopSessions:
     def __init__(self, engine: Engine, threads: ThreadSessions) -> None:
         self._engine = engine
         self._threads = threads
+        self._in_memory = engine.memory is not None
         self._homes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Home] = (
             weakref.WeakKeyDictionary()
         )
@@ -69,6 +72,31 @@ class LoopSessions:
             if not self._threads.alive:
                 raise ShutDown(f"the client of {self._engine.target.shown} is closed")
             return await self._home().run(user, lambda on: make(on, *arguments, **named))
+        except InterlockError as error:
+            raise of_asyncio(error) from error.__cause__
+
+    async def put(self, user: Handle, *arguments: Any, **named: Any) -> Put:
+        """Put one message, together with those that other tasks of the loop put; see `Handle`."""
+        if self._in_memory:
+            # It answers at once: nothing would gather.
+            return await self.run(user, user.put, *arguments, **named)
+        if not self._threads.alive:
+            raise of_asyncio(ShutDown(f"the client of {self._engine.target.shown} is closed"))
+        asked = user.put_arguments(*arguments, **named)
+        loop = asyncio.get_running_loop()
+        puts = user.loop_puts.get(loop)
+        if puts is None:
+            puts = user.loop_puts[loop] = LoopPuts(
+                lambda sends: self.run(user, user.put_together, sends),
+                lambda message, end, bounded: self.run(
+                    user, user.put_message, message, end, bounded
+                ),
+                self._engine.target.timeout,
+                user.linger,
+            )
+            self._home().puts.add(puts)
+        try:
+            return await puts.put(*asked)
         except InterlockError as error:
             raise of_asyncio(error) from error.__cause__
 
@@ -117,6 +145,7 @@ class Home:
         self._settling = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self.puts: weakref.WeakSet[LoopPuts] = weakref.WeakSet()
         self.renewer = LeaseRenewer(self.ring, engine.renewals())
         # A loop may be closed silently: its tasks are not cancelled then, but its timers are
         # released.
@@ -139,7 +168,7 @@ class Home:
                 await self._settle_abandoned(session)
             return await drive(make(session), session, left.append)
         except Abandoned:
-            raise ShutDown(f"this handle of {self._engine.target.shown} is closed") from None
+            raise self._closed() from None
         except asyncio.CancelledError:
             if left:
                 task = self._loop.create_task(self._finish(left.pop(), session))
@@ -177,8 +206,9 @@ class Home:
         if self._task is not None:
             await asyncio.wait([self._task])
             self._task = None
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=self._engine.target.timeout)
+        sending = {one.task for one in self.puts if one.task is not None}
+        if self._tasks or sending:
+            await asyncio.wait(self._tasks | sending, timeout=self._engine.target.timeout)
         while self._free:
             self._free.pop().close()
 
@@ -188,6 +218,13 @@ class Home:
         for session, one in list(self._busy.items()):
             if user is None or one is user:
                 session.interrupt()
+        own = None if user is None else user.loop_puts.get(self._loop)
+        for puts in list(self.puts):
+            if user is None or puts is own:
+                puts.end(self._closed())
+
+    def _closed(self) -> ShutDown:
+        return ShutDown(f"this handle of {self._engine.target.shown} is closed")
 
     def _give(self, session: Session[Any]) -> None:
         self._busy.pop(session, None)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import copy
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock import _core
 from interlock.client.connection.call import Engine
 from interlock.client.connection.refusals import OutOfMemory
-from interlock.client.request import Abandoned, Argument, Request
+from interlock.client.request import Abandoned, Argument, Refused, Request
 from interlock.client.requests import waiting as wait
+from interlock.client.requests.coalesced_puts import Send
 from interlock.client.requests.lease_renewal import Grant
 from interlock.client.requests.lease_state import LOST, LeaseState
 from interlock.client.requests.queue_arguments import (
@@ -29,15 +31,26 @@ from interlock.client.session import Session
 from interlock.client.wire import messages as wire
 from interlock.client.wire.codec import Codec
 from interlock.client.wire.declaration import Declaration
-from interlock.errors import Empty, Full, InterlockError, LeaseLost, PayloadError, ShutDown
+from interlock.errors import (
+    Empty,
+    EngineUnavailable,
+    Full,
+    InterlockError,
+    LeaseLost,
+    ShutDown,
+)
 from interlock.message import Keys, Kind, Put
 from interlock.retry import Retry, Seconds, seconds
 from interlock.runtime.limits import MAX_BATCH, MAX_CALL, MAX_PAYLOAD
 from interlock.watch import handled_are_told, log
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+    from interlock.client.requests.loop_puts import LoopPuts
     from interlock.client.requests.queue_admin import Operations
     from interlock.client.requests.queue_reports import Watch
+    from interlock.client.requests.thread_puts import ThreadPuts
 
 L = TypeVar("L", bound=LeaseState[Any])
 _LOOKS = 1000
@@ -65,6 +78,7 @@ class Handle:
         retry: Retry,
         keys: Callable[[Any], Keys] | None,
         shared: Callable[[Any], Keys] | None,
+        linger: float = 0,
     ) -> None:
         self.engine = engine
         self.name = name
@@ -73,6 +87,12 @@ class Handle:
         self.lease = lease
         self.codec = codec
         self.retry = retry
+        self.linger = linger
+        """Seconds for which a put waits until others can be sent with it."""
+        self.thread_puts: ThreadPuts | None = None
+        self.loop_puts: weakref.WeakKeyDictionary[AbstractEventLoop, LoopPuts] = (
+            weakref.WeakKeyDictionary()
+        )
         self.closed = False
         self._length = wire.micros(lease)
         # Not a queue, only its arguments: a put's are checked by the same code as those of a queue
@@ -85,13 +105,13 @@ class Handle:
         """Return another handle of the same queue, which is closed separately."""
         other = copy.copy(self)
         other.closed = False
+        other.thread_puts, other.loop_puts = None, weakref.WeakKeyDictionary()
         return other
 
     # -- Puts ---------------------------------------------------------------------------------
 
-    def put(
+    def put_arguments(
         self,
-        session: Session[Any],
         call: str,
         payload: Any,
         block: bool,
@@ -107,20 +127,90 @@ class Handle:
         result_ttl: Seconds = 0,
         bounded: bool = False,
         window: float | None = None,
-    ) -> Request[list[Put]]:
-        """Put a message. `bounded`: the timeout is for the whole call, whatever it does; `window`:
-        seconds for which the dedup string stays known, instead of the queue's."""
+    ) -> tuple[wire.Message, float | None, bool]:
+        """Check a put's arguments, and return those of `put_message`.
+
+        `bounded`: the timeout is for the whole call, whatever it does; `window`: seconds for which
+        the dedup string stays known, instead of the queue's.
+        """
         if retry is not None and not isinstance(retry, Retry):
             raise TypeError(f"put(): retry is {type(retry).__name__}; allowed: Retry or None")
-        # The common case, without a call or another name.
-        usual = result_ttl.__class__ is int and result_ttl == 0
-        result = 0.0 if usual else seconds(result_ttl, "put(): result_ttl")
+        # The common cases need no check: the default, and the times that a task has checked.
+        result = 0.0
+        if result_ttl.__class__ is float and result_ttl >= 0:
+            result = result_ttl
+        elif result_ttl.__class__ is not int or result_ttl != 0:
+            result = seconds(result_ttl, "put(): result_ttl")
         named = self._names._named_put(
             "put()", payload, keys, shared, priority, delay, dedup, barrier, quiet
         )
         message = self._written(payload, "put()", named, retry, result, window)
-        end = None if block and timeout is None else until(call, block, timeout)
-        return (yield from self._put(session, [message], end, bounded))
+        if block and timeout is None:
+            end = None
+        elif block and timeout.__class__ is float and timeout >= 0:
+            end = time.monotonic() + timeout
+        else:
+            end = until(call, block, timeout)
+        return message, end, bounded
+
+    def put(self, session: Session[Any], *arguments: Any, **named: Any) -> Request[Put]:
+        """Put a message; arguments as of `put_arguments`."""
+        message, end, bounded = self.put_arguments(*arguments, **named)
+        return (yield from self._put(session, [message], end, bounded))[0]
+
+    def put_message(
+        self, session: Session[Any], message: wire.Message, end: float | None, bounded: bool
+    ) -> Request[Put]:
+        """Put a message, and wait for room until `end`; None: without limit."""
+        return (yield from self._put(session, [message], end, bounded))[0]
+
+    def put_together(self, session: Session[Any], sends: Sequence[Send]) -> Request[None]:
+        """Put messages of several callers in one call that does not wait for room.
+
+        It notes the outcome of each, or raises the error of all that have none yet. If the engine
+        refuses the call, nothing was put, and each message is sent by itself.
+        """
+        try:
+            done = yield from self._put_now(session, sends)
+        except Refused:
+            # It cannot store anything at present: each caller repeats it as long as it may.
+            for send in sends:
+                send.alone = True
+            return
+        except EngineUnavailable:
+            raise
+        except (InterlockError, ValueError) as error:
+            if len(sends) == 1:
+                is_full = isinstance(error, Full) and not isinstance(error, OutOfMemory)
+                if not is_full or wait.over(sends[0].end):
+                    raise
+                sends[0].alone = True
+                return
+        else:
+            for send, put in zip(sends, done, strict=True):
+                send.put = put
+            return
+        for send in sends:
+            try:
+                yield from self.put_together(session, [send])
+            except EngineUnavailable:
+                raise
+            except (InterlockError, ValueError) as error:
+                send.refused(error)
+
+    def _put_now(self, session: Session[Any], sends: Sequence[Send]) -> Request[list[Put]]:
+        if self.closed:
+            raise self._closed()
+        if self.declaration.arguments and self.declaration.told != self.engine.losses:
+            yield from self.declaration.made(self.engine, session, self.key)
+        messages = [send.message for send in sends]
+        within = max(max(send.deadline for send in sends) - time.monotonic(), _SHORTEST)
+        done = yield from wire.put(
+            self.engine, session, self.key, messages, 0, within, final="MISCONF"
+        )
+        if self.watch.next_put <= time.monotonic():
+            session.renewer.noted(self.watch, done[-1].id)
+        return done
 
     def put_many(
         self,
@@ -413,9 +503,11 @@ class Handle:
                 # An earlier holder in this process has lost it.
                 grant.outlived(renewer.lose(self.name, message.id, leased.token), message.id)
             try:
-                payload = self.codec.decode(message.payload, message.id)
-            except PayloadError as error:
-                spoilt.append((lease(of, grant, message, message.payload), error))
+                payload = self.codec.read(message.payload)
+            except Exception as error:
+                found = self.codec.unreadable(message.id, error)
+                found.__cause__ = error
+                spoilt.append((lease(of, grant, message, message.payload), found))
             else:
                 good.append(lease(of, grant, message, payload))
         return good, spoilt

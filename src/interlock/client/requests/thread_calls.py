@@ -11,16 +11,19 @@ import contextlib
 import queue as _queue
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from interlock.client.connection.call import Engine
 from interlock.client.request import Abandoned, Ask, AskAll, Broken, Nap, Refused, Request
 from interlock.client.requests.lease_renewal import LeaseRenewer
+from interlock.client.requests.thread_puts import ThreadPuts
 from interlock.client.session import Session
 from interlock.client.transport.memory_link import MemoryLink
 from interlock.client.transport.thread_link import Link
 from interlock.errors import EngineUnavailable, InterlockError, ShutDown
+from interlock.message import Put
 from interlock.runtime import forks
 from interlock.watch import log
 
@@ -52,8 +55,32 @@ class ThreadSessions:
         # (Reentrant, because a signal handler may do so in the middle.)
         self._ending = threading.RLock()
         self._ends = False
+        self._in_memory = engine.memory is not None
+        self._puts: weakref.WeakSet[ThreadPuts] = weakref.WeakSet()
         self._lease_thread = LeaseThread(engine)
         self.renewer = self._lease_thread.renewer
+
+    def put(self, user: Handle, *arguments: Any, **named: Any) -> Put:
+        """Put one message, together with those that other threads put; see `Handle`."""
+        if self._in_memory:
+            # It answers at once: nothing would gather.
+            return self.run(user, user.put, *arguments, **named)
+        if not self.alive:
+            raise self._client_closed()
+        asked = user.put_arguments(*arguments, **named)
+        puts = user.thread_puts
+        if puts is None or puts.is_forked:
+            # Two threads may each make one: their first puts are not sent together then.
+            puts = user.thread_puts = ThreadPuts(
+                lambda sends: self.run(user, user.put_together, sends),
+                lambda message, end, bounded: self.run(
+                    user, user.put_message, message, end, bounded
+                ),
+                self._engine.target.timeout,
+                user.linger,
+            )
+            self._puts.add(puts)
+        return puts.put(*asked)
 
     def run(
         self, user: Handle | None, make: Make[P, R], *arguments: P.args, **named: P.kwargs
@@ -113,6 +140,8 @@ class ThreadSessions:
                         session.interrupt()
             finally:
                 self._ends = False
+        if user.thread_puts is not None:
+            user.thread_puts.end(self._closed())
 
     def close(self) -> None:
         """End all calls, and close the connections."""
@@ -121,13 +150,15 @@ class ThreadSessions:
             if user is not None:
                 user.closed = True
             session.interrupt()
+        for puts in list(self._puts):
+            puts.end(self._closed())
         self._lease_thread.stop()
         while self._free:
             self._free.pop().close()
 
     def _taken(self, user: Handle | None) -> Session[Any]:
         if not self.alive:
-            raise ShutDown(f"the client of {self._engine.target.shown} is closed")
+            raise self._client_closed()
         if self._forks != forks.count:
             self._forked()
         try:
@@ -173,6 +204,9 @@ class ThreadSessions:
 
     def _closed(self) -> ShutDown:
         return ShutDown(f"this handle of {self._engine.target.shown} is closed")
+
+    def _client_closed(self) -> ShutDown:
+        return ShutDown(f"the client of {self._engine.target.shown} is closed")
 
     def _forked(self) -> None:
         """Begin anew in a child: the parent's connections and consumers are not its own."""

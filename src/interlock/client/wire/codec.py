@@ -32,7 +32,7 @@ class Codec:
         self.write: Callable[[Any], bytes]
         """Encoder of payloads; `unwritable` puts any exception of it into words."""
         self.read: Callable[[bytes], Any]
-        """Decoder of payloads; `decode` puts any exception of it into words."""
+        """Decoder of payloads; `unreadable` puts any exception of it into words."""
         self.write, decoder = _FORMATS[name]
         if type is bytes:
             self.write, self.read = _bytes, _same
@@ -64,9 +64,11 @@ class Codec:
         try:
             return self.read(encoded)
         except Exception as error:
-            raise PayloadError(
-                f"the payload of message {id} is not {_name(self._type)}: {error}", id
-            ) from error
+            raise self.unreadable(id, error) from error
+
+    def unreadable(self, id: int, error: Exception) -> PayloadError:
+        """Return the error for the payload of a message that `read` rejects."""
+        return PayloadError(f"the payload of message {id} is not {_name(self._type)}: {error}", id)
 
     def or_bytes(self, encoded: bytes) -> Any:
         """Return the payload; its bytes if it cannot be decoded."""

@@ -97,7 +97,11 @@ class Leased:
     def messages(self) -> list[Handed]:
         """The messages, made once."""
         if self._messages is None:
-            self._messages = [handed(self.reply, place) for place in self.places()]
+            places = self.places()
+            try:
+                self._messages = [_handed(self.reply, place) for place in places]
+            except NOT_UNDERSTOOD:
+                raise nonsense(self.reply) from None
         return self._messages
 
     def places(self) -> Sequence[int]:
@@ -245,6 +249,7 @@ def put(
     messages: Sequence[Message],
     wait: float,
     within: float | None = None,
+    final: str = "",
 ) -> Request[list[Put]]:
     """Call il1_put once, under the session's next number; see `Engine.call`."""
     arguments: Sequence[Argument]
@@ -254,7 +259,9 @@ def put(
         arguments = [argument for message in messages for argument in message.arguments()]
     session.calls += 1
     asked = (session.consumer, session.calls, micros(wait), *arguments)
-    reply = yield from engine.call(session, "put", key, *asked, wait=wait, within=within)
+    reply = yield from engine.call(
+        session, "put", key, *asked, wait=wait, within=within, final=final
+    )
     return puts(reply, len(messages))
 
 
@@ -373,6 +380,10 @@ def _places(reply: Sequence[bytes], at: int, count: int) -> Sequence[int]:
 @understood
 def handed(reply: Sequence[bytes], at: int) -> Handed:
     """Return the message at this position of a reply."""
+    return _handed(reply, at)
+
+
+def _handed(reply: Sequence[bytes], at: int) -> Handed:
     id, sequence, attempt, payload, exclusive, shared = reply[at : at + FIELDS]
     middle = at + FIELDS + int(exclusive)
     end = middle + int(shared)

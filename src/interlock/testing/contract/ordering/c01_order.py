@@ -27,6 +27,22 @@ async def a_batch_takes_its_places_in_the_order_of_its_items(t: Trial) -> None:
 
 
 @clause(1)
+async def puts_of_each_of_several_concurrent_callers_keep_their_order(t: Trial) -> None:
+    q = t.queue()
+
+    async def caller(me: int) -> list[int]:
+        return [await q.put([me, n], keys="a") for n in range(25)]
+
+    running = [await t.start(caller(me)) for me in range(6)]
+    ids = [await one.result() for one in running]
+    assert len({id for own in ids for id in own}) == 150
+    handled = await q.handle()
+    for me, own in enumerate(ids):
+        assert own == sorted(own)
+        assert [payload for payload in handled if payload[0] == me] == [[me, n] for n in range(25)]
+
+
+@clause(1)
 async def a_batch_may_name_the_keys_of_each_item(t: Trial) -> None:
     q = t.queue()
     await q.put_many(["a1", "b1", "a2"], keys=lambda payload: payload[0])

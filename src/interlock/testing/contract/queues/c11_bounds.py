@@ -78,6 +78,22 @@ async def leased_messages_count(t: Trial) -> None:
 
 
 @clause(11)
+async def concurrent_puts_fill_the_room_and_the_others_are_refused(t: Trial) -> None:
+    q = t.queue(maxsize=5)
+
+    async def put(n: int) -> tuple[int, int] | None:
+        try:
+            return await q.put_nowait(n), n
+        except Full:
+            return None
+
+    running = [await t.start(put(n)) for n in range(12)]
+    done = [one for one in [await each.result() for each in running] if one]
+    assert len(done) == 5
+    assert await q.payloads() == [n for _, n in sorted(done)]
+
+
+@clause(11)
 async def every_unsettled_message_counts(t: Trial) -> None:
     q = t.queue(maxsize=4, retry=Retry(attempts=1, then="hold"))
     await q.put("delayed", delay=60)
