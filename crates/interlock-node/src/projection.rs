@@ -5,6 +5,7 @@
 //! goes back in time, unless the log has lost entries that nobody puts back.
 
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use interlock_hub::tables::keeper::Keeper;
@@ -44,8 +45,15 @@ impl<M> Projection<M> for () {
 }
 
 /// Rows in a table that this process keeps and that refuses new rows when full.
+///
+/// The table is made for few rows and grows with them, up to the capacity of the node, so that a node takes
+/// memory for the rows it has. It grows in a thread of its own before it is full: meanwhile rows are read
+/// and written as always.
 pub struct InTable {
-    table: Table,
+    table: Arc<Table>,
+    growth: Option<JoinHandle<()>>,
+    /// The capacity that the last growth began with: if that failed, only a full table tries again.
+    grown_from: u64,
     words: Vec<u64>,
     before: Vec<u64>,
     /// The words of rows written by one call.
@@ -61,7 +69,17 @@ impl InTable {
     pub fn new(table: Table) -> InTable {
         let words = vec![0; table.schema().words()];
         let (before, many) = (words.clone(), Vec::new());
-        InTable { table, words, before, many, is_torn: false, is_behind: false, closed: None }
+        InTable {
+            table: Arc::new(table),
+            growth: None,
+            grown_from: 0,
+            words,
+            before,
+            many,
+            is_torn: false,
+            is_behind: false,
+            closed: None,
+        }
     }
 
     /// Makes the table's hub refuse reads until there is something to show, if nothing was ever
@@ -88,6 +106,7 @@ impl InTable {
             }
             None => self.show_all(rows)?,
         }
+        self.grow_ahead(rows);
         let mark = place.mark;
         if self.table.position() != Some((mark.position, mark.checksum)) {
             self.table.set_position(mark.position, mark.checksum);
@@ -109,6 +128,9 @@ impl InTable {
         }
         for key in gone {
             self.table.delete(&key)?;
+        }
+        if rows.store().rows() > self.table.made().capacity {
+            self.make_room(rows, Error::TableFull)?;
         }
         // In a table that has never shown anything, no row need be looked up.
         let compares = self.table.position().is_some();
@@ -139,7 +161,7 @@ impl InTable {
         let lasting: Vec<_> = lasting.into_iter().zip(words.chunks(size)).collect();
         let mut written = Vec::with_capacity(lasting.len());
         while let Err(error) = self.table.set_many_on(&lasting, Ttl::Never, &mut written) {
-            self.make_room(error)?;
+            self.make_room(rows, error)?;
         }
         self.many = words;
         Ok(())
@@ -152,14 +174,41 @@ impl InTable {
             .try_for_each(|(number, column)| column.write(words, &view.value(number)))
     }
 
-    /// Grows a full table: expired rows that are not overwritten yet also take space.
-    fn make_room(&self, error: Error) -> Result<(), Error> {
+    /// Grows a full table: expired rows that are not overwritten yet also take space. Errors: the given one
+    /// if growing does not help, and those of growing.
+    fn make_room(&mut self, rows: &Rows, error: Error) -> Result<(), Error> {
+        // It may be full, or a row be locked, only because the table is growing.
+        if matches!(error, Error::TableFull | Error::RowBusy { .. }) && self.end_growth() {
+            return Ok(());
+        }
         if !matches!(error, Error::TableFull) {
             return Err(error);
         }
         // A small table may hold more rows than its guaranteed capacity.
-        let rows = self.table.statistics().rows();
-        self.table.resize(rows.max(self.table.made().capacity) * 2, false).map(drop)
+        let held = self.table.statistics().rows().max(self.table.made().capacity);
+        self.table.resize(larger(held.max(rows.store().rows()), rows), false).map(drop)
+    }
+
+    /// Starts to grow a table that is soon full, unless it has all the room that the node may need.
+    fn grow_ahead(&mut self, rows: &Rows) {
+        let held = self.table.made().capacity;
+        let is_enough = held >= rows.settings().capacity || rows.store().rows() / 3 < held / 4;
+        if is_enough || held == self.grown_from {
+            return;
+        }
+        self.end_growth();
+        self.grown_from = held;
+        let (table, wanted) = (self.table.clone(), larger(held, rows));
+        let grow = move || {
+            // Failing, the table is as it was, and the node reports why once it is full.
+            let _ = table.resize(wanted, false);
+        };
+        self.growth = std::thread::Builder::new().name("node-growth".into()).spawn(grow).ok();
+    }
+
+    /// Waits for the end of a growth. Returns whether there was one.
+    fn end_growth(&mut self) -> bool {
+        self.growth.take().is_some_and(|growth| growth.join().is_ok())
     }
 
     /// `compares`: a row that is already up to date is not written.
@@ -185,10 +234,26 @@ impl InTable {
         }
         loop {
             match self.table.write(key, &self.words, ttl, Where::Anywhere) {
-                Err(error) => self.make_room(error)?,
+                Err(error) => self.make_room(rows, error)?,
                 Ok(_) => return Ok(()),
             }
         }
+    }
+}
+
+/// The capacity that follows this number of rows.
+fn larger(held: u64, rows: &Rows) -> u64 {
+    let wanted = rows.settings().capacity;
+    if held < wanted {
+        held.saturating_mul(GROWS_BY).min(wanted)
+    } else {
+        held.saturating_mul(2)
+    }
+}
+
+impl Drop for InTable {
+    fn drop(&mut self) {
+        self.end_growth();
     }
 }
 
@@ -231,6 +296,8 @@ impl Projection<Rows> for InTable {
     }
 }
 
+/// Factor by which a table grows: so it takes at most about five times the memory of its rows.
+const GROWS_BY: u64 = 4;
 /// Maximum rows written by one call.
 const MANY: usize = 64;
 /// Rows visited in one step of a scan.

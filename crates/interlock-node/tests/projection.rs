@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use interlock_hub::tables::keeper;
@@ -145,6 +146,29 @@ fn the_shared_table_has_the_rows_of_the_state_whatever_it_had_before() {
         assert_eq!(reader.position(), Some((round, round * 7)));
     }
     assert!(reader.made().capacity > 8, "it has grown");
+}
+
+#[test]
+fn a_table_grows_with_the_rows_up_to_the_capacity_of_the_node() {
+    let mut shown = Shown::new("grows");
+    let (reader, mut projection) = (shown.open(8), InTable::new(shown.open(8)));
+    let mut capacities = vec![8];
+    for key in 0..500 {
+        shown.run(&format!("HSET t:{key} n 1"));
+        projection.show(&mut shown.rows, place(key + 1), true).unwrap();
+        let (rows, held) = (key + 1, *capacities.last().unwrap());
+        // From three quarters on it grows in another thread.
+        let until = Instant::now() + Duration::from_secs(20);
+        while rows * 4 >= held * 3 && held < 500 && reader.made().capacity == held {
+            assert!(Instant::now() < until, "{rows} rows in a table for {held}");
+            std::thread::yield_now();
+        }
+        let found = reader.made().capacity;
+        capacities.extend((found != held).then_some(found));
+        assert_eq!(rows_of(&reader).len() as u64, rows);
+    }
+    assert_eq!(capacities, [8, 32, 128, 500]);
+    assert_eq!(rows_of(&reader), shown.wanted());
 }
 
 #[test]

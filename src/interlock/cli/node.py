@@ -215,7 +215,7 @@ def run(given: argparse.Namespace) -> int:
         folder = folder_of(settings, given.data)
         shared: SharedTable[Any] = SharedTable.open(
             Path(given.path) if given.path else name, row,
-            capacity=given.capacity, key_size=given.key_size,
+            capacity=min(given.capacity, ROWS_AT_FIRST), key_size=given.key_size,
             ttl=given.ttl, on_full="raise", mode=int(given.mode, 8), keeper=True,
         )  # fmt: skip
         hub = Hub(checked, keepers={name: keeper})
@@ -333,3 +333,5 @@ NO_MODE = (
 NO_PASSWORD = "--peer-user has no password: set the variable INTERLOCK_PEER_PASSWORD"
 BROKEN = 1
 BAD_INPUT = 2
+ROWS_AT_FIRST = 16_384
+"""Rows for which a table is made; it grows with them, up to ``--capacity``."""

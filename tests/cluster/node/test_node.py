@@ -415,3 +415,24 @@ def test_a_node_notifies_systemd_when_it_is_ready_alive_and_stopping(
         node.process.terminate()
         systemd.until("STOPPING")
         assert node.process.wait(30) == 0
+
+
+def test_a_node_takes_memory_for_the_rows_that_it_has_and_not_for_its_capacity(
+    nodes: Nodes,
+) -> None:
+    a = nodes.start("a", "--capacity", "1000000")
+    increased(a, "k0")
+    with nodes.table("a") as table:
+        small = table.stats().bytes
+        assert small < 4_000_000
+        assert "keeps the settings of its creator" not in a.log
+        # Beyond what it was made for.
+        count = 20_000
+        with client(a) as engine, engine.pipeline(transaction=False) as pipeline:
+            for start in range(0, count, 500):
+                for number in range(start, start + 500):
+                    pipeline.hincrby(f"presence:k{number}", "unread", 1)
+                pipeline.execute()
+        assert has(a, f"k{count - 1}", 1)
+        assert len(table) == count
+        assert small < table.stats().bytes < 20_000_000

@@ -84,6 +84,7 @@ def opened(
             and found.keep(open_before, table.name)
         ):
             continue
+        keeper = None if keepers is None else keepers.get(table.name)
         try:
             there = found.open(
                 table.name,
@@ -96,12 +97,14 @@ def opened(
                 table.on_full == "evict",
                 table.writers,
                 int(table.mode, 8),
-                None if keepers is None else keepers.get(table.name),
+                keeper,
             )
         except (InterlockError, OSError, ValueError) as error:
             reason = str(error) if not isinstance(error, OSError) else error.strerror or str(error)
             raise NotServed(index, table, " ".join(reason.split())) from None
-        wanted = (table.capacity, table.on_full == "evict", table.ttl or None)
+        # A table that a node keeps grows with its rows.
+        capacity = table.capacity if keeper is None else there[0]
+        wanted = (capacity, table.on_full == "evict", table.ttl or None)
         if there != wanted:
             capacity, evicts, ttl = there
             logger.warning(
