@@ -18,7 +18,7 @@ from benchmarks.servers import Kind, started
 from interlock.client.faces.client import Client, connect
 
 QUEUES = 1_000
-SCRAPES = 9
+SCRAPES = 5
 
 
 def scraped(kind: Kind) -> Pair:
