@@ -77,6 +77,17 @@ _CONSUME = replace(
 )
 
 
+def _busy(name: str, where: str, asynchronous: bool) -> Row:
+    ours = replace(OURS, busy=200, tasks=10_000, asynchronous=asynchronous)
+    return replace(
+        _row(name, "", ours, replace(PEERS["streams"], busy=200, tasks=10_000), 1.0),
+        title=f"handlers of 200 µs of CPU {where}: CPU of the worker beyond them",
+        peer="redis-py streams, 16 a read",
+        judged="ratio",
+        figure="beyond_ns",
+    )
+
+
 def _watched(name: str, how: str, beside: str, bar: float) -> Row:
     """Return the row of a worker that is watched in some way, beside itself when it is not."""
     return replace(
@@ -109,6 +120,8 @@ ROWS = (
     _HUB,
     *(_asynchronous(PEERS[name]) for name in ("arq", "saq", "taskiq")),
     _CONSUME,
+    _busy("busy", "on threads", asynchronous=False),
+    _busy("busy-async", "in the asyncio pool", asynchronous=True),
     _TRACED,
     also(_TRACED, "enqueue", "– to enqueue one", "enqueue", 1.25, None),
     _MEASURED,

@@ -56,6 +56,9 @@ class Racer:
     asynchronous: bool = False
     """Ours: the task is a coroutine, in the asyncio pool."""
 
+    busy: int = 0
+    """CPU time of a handler, in µs."""
+
     def command(self) -> list[str]:
         """Return the command of its program; what to do is added."""
         if self.node:
@@ -69,6 +72,8 @@ class Racer:
         They name the benchmarks and, but for ours, nothing of this package.
         """
         told = {} if self.handlers is None else {"BENCH_HANDLERS": str(self.handlers)}
+        if self.busy:
+            told["BENCH_BUSY"] = str(self.busy)
         if self.ours:
             pool = "asyncio" if self.asynchronous else "thread"
             return environment() | told | {"BENCH_POOL": pool}
@@ -81,7 +86,7 @@ def race(racer: Racer) -> Sample:
     """Measure the ns of a task that a worker handles.
 
     `enqueue` is ns of one that is enqueued, `cpu_ns` what the worker's process used for one, where
-    it is a program in Python.
+    it is a program in Python, and `beyond_ns` the same without the work of the handler.
     """
     with _broker(racer) as url:
         return run(racer.command(), racer.environment(), url, racer.tasks)
@@ -112,6 +117,7 @@ def run(command: list[str], variables: Mapping[str, str], url: str, tasks: int) 
         details={
             "enqueue": enqueued / tasks * 1e9,
             "cpu_ns": done.get("cpu", 0.0) / (tasks - 1) * 1e9,
+            "beyond_ns": done.get("beyond", 0.0) / (tasks - 1) * 1e9,
         },
     )
 

@@ -21,7 +21,8 @@ else:
     WORK
     handled = int(os.environ["BENCH_COUNT"]) - 1
     with open(os.environ["BENCH_DONE"], "w") as pipe:
-        print(json.dumps({"seconds": 2.0, "cpu": 1.0, "handled": handled}), file=pipe)
+        line = {"seconds": 2.0, "cpu": 1.0, "beyond": 0.25, "handled": handled}
+        print(json.dumps(line), file=pipe)
     time.sleep(3600)
 """
 
@@ -40,6 +41,7 @@ def test_time_counts_from_first_to_last_and_unhandled_messages_as_lost(
     assert sample.details == {
         "enqueue": pytest.approx(0.5 / 101 * 1e9),
         "cpu_ns": pytest.approx(1.0 / 100 * 1e9),
+        "beyond_ns": pytest.approx(0.25 / 100 * 1e9),
     }
     assert (sample.messages, sample.lost) == (101, 1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -46,9 +46,11 @@ class Told:
     """Is told what an owner would be."""
 
     def __init__(self, done: Callable[[Execution, Outcome], None]) -> None:
-        self.handler_ended = done
+        self._done = done
 
-    def handlers_ended(self, ended: Any) -> None: ...
+    def handlers_ended(self, ended: Sequence[tuple[Execution, Outcome]]) -> None:
+        for execution, outcome in ended:
+            self._done(execution, outcome)
 
     def places_moved(self, count: int) -> None: ...
 

@@ -20,6 +20,8 @@ class HandlerTime:
         """Number of calls that are in flight then."""
         self._usual = QUICK
         """Duration of a handler in seconds, as an average that favours the last ones."""
+        self._average = MOST_AVERAGE
+        """Duration of a handler in a pool, in seconds, as an average of the last ones."""
         self._held_up = 0
         self._wanted = 0
 
@@ -30,8 +32,16 @@ class HandlerTime:
             return 1
         return max(1, min(MOST_LEASED, int(LONGEST_BATCH / max(self._usual, 1e-7))))
 
+    @property
+    def leased_ahead(self) -> int:
+        """Number of messages that a pool may hold beyond those for which a handler is idle."""
+        if self._average > BRIEF:
+            return 0
+        return min(MOST_LEASED, int(LONGEST_BATCH / max(self._average, 1e-7)))
+
     def ended(self, seconds: float) -> None:
         """Count a handler that took this long by itself."""
+        self._average += (min(seconds, MOST_AVERAGE) - self._average) / SPAN
         # A slow handler is noticed while it runs; here it counts no more than the delays of any
         # thread on a busy machine.
         self._usual += (min(seconds, MOST) - self._usual) / SPAN
@@ -65,6 +75,9 @@ class HandlerTime:
 QUICK = 100e-6
 """Seconds: less than a handler takes that makes any call over a network."""
 MOST = 10 * QUICK
+BRIEF = 2e-3
+"""Seconds: handlers that take longer on average are leased one message each."""
+MOST_AVERAGE = 2 * BRIEF
 SPAN = 32
 MOST_LEASED = 128
 """Messages of one lease: for each, such a call costs the engine a third of one for 16."""

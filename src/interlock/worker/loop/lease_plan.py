@@ -25,15 +25,41 @@ class LeasePlan:
         """Begin with all sources."""
         self._turns.extend(self._state.sources)
 
-    def serve_all(self, now: float) -> None:
-        """Have each source make the calls that are due."""
+    def serve_all(self, now: float, hurry: bool) -> None:
+        """Have each source make the calls that are due; ``hurry``: settle whatever is pending."""
         for source in tuple(self._turns):
-            if self._serve(source, now):
+            if self._serve(source, now, hurry):
                 # If places are scarce, the other sources come first the next time.
                 self._turns.remove(source)
                 self._turns.append(source)
 
-    def _serve(self, source: Source, now: float) -> bool:
+    @property
+    def enough(self) -> int:
+        """Return the number of handlers that have to end before a call is due."""
+        found = []
+        for source in self._turns:
+            if source.state is not SourceState.CALLING:
+                ahead = self._ahead(source) if source.state is SourceState.IDLE else 0
+                found.append(ahead // 2 + 1 - self._room(source) if ahead else 1)
+        return max(1, min(found, default=1))
+
+    def _ahead(self, source: Source) -> int:
+        """Return the number of messages to lease beyond those for which a handler is idle: while
+        handlers are brief and the queue has more, those that they begin within 10 ms. So the pool
+        has work while the next call is in flight, and a call settles many."""
+        return self._state.times.leased_ahead if source.more and self._leases else 0
+
+    def _room(self, source: Source) -> int:
+        """Return the number of messages that may be leased; negative if more are held."""
+        return self._state.places.free(source.kind) + self._ahead(source)
+
+    @property
+    def _leases(self) -> bool:
+        state = self._state
+        more = state.alone_one is None and not state.deferrals.full
+        return more and state.phase is Phase.RUNNING
+
+    def _serve(self, source: Source, now: float, hurry: bool) -> bool:
         """Return whether the source leases."""
         if source.state is SourceState.PAUSED:
             if now < source.resumes and (self._state.phase is Phase.RUNNING or source.failures):
@@ -43,8 +69,8 @@ class LeasePlan:
             if source.pending and not source.settling and source.state is not SourceState.CALLING:
                 source.settle()
             return False
-        leases = self._state.alone_one is None and not self._state.deferrals.full
-        if self._state.phase is Phase.RUNNING and leases:
+        ahead, room = self._ahead(source), self._room(source)
+        if self._leases:
             if (
                 self._state.lends
                 and self._state.times.quick
@@ -52,13 +78,11 @@ class LeasePlan:
                 and self._batches.lend(source)
             ):
                 return True
-            places = self._state.places.take(source.kind, self._state.places.size(source.kind))
-            if places:
-                more = self._state.times.batch_size - places
-                if self._state.pool.queues and self._state.times.quick and source.more and more > 0:
-                    self._state.places.overdraw(source.kind, more)
-                    places += more
-                self._lease(source, places)
+            if not hurry and room * 2 <= ahead and ahead:
+                return False
+            if room > 0:
+                self._state.places.overdraw(source.kind, room)
+                self._lease(source, room)
                 return True
         if source.pending:
             source.settle()

@@ -7,6 +7,7 @@ added or removed, commands of the program. It also watches the time: see ``_look
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import logging
 import queue as _queue
@@ -53,6 +54,10 @@ class Owner:
         self._events: _queue.SimpleQueue[tuple[Callable[..., None], tuple[Any, ...]]] = (
             _queue.SimpleQueue()
         )
+        self._ended: collections.deque[tuple[Execution, Outcome]] = collections.deque()
+        """Handlers that have ended since the last turn."""
+        self._enough = 1
+        """Number of them for which the owner is woken."""
         self._looked = 0.0
         self._until = 0.0
         """The time at which the shutdown is given up."""
@@ -76,13 +81,14 @@ class Owner:
 
     # -- Events, told by any thread ---------------------------------------------------------------
 
-    def handler_ended(self, execution: Execution, outcome: Outcome) -> None:
-        """See ``PoolEvents``."""
-        self._events.put((self.state.ended, (execution, outcome)))
-
     def handlers_ended(self, ended: Sequence[tuple[Execution, Outcome]]) -> None:
         """See ``PoolEvents``."""
-        self._events.put((self._all_ended, (ended,)))
+        self._ended.extend(ended)
+        # The answer to the call in flight wakes the owner; until then it could settle nothing. The
+        # state is read after the list has changed, and the owner reads the list last.
+        enough = len(self._ended) >= self._enough
+        if enough and any(one.source.state is not SourceState.CALLING for one, _ in ended):
+            self._events.put((self._all_ended, ()))
 
     def places_moved(self, count: int) -> None:
         """See ``PoolEvents``."""
@@ -166,21 +172,27 @@ class Owner:
                     break
                 handle, given = self._events.get()
                 handle(*given)
+        self._all_ended()
         now = time.monotonic()
-        if now - self._looked >= self._tick:
+        looks = now - self._looked >= self._tick
+        if looks:
             self._looked = now
             self._look(now)
         self.state.next_alone()
-        self._plan.serve_all(now)
+        self._plan.serve_all(now, looks)
         self._end_in_order(now)
 
     @property
     def _tick(self) -> float:
         """Return the seconds between two checks."""
-        return handler_time.LOOK if self.state.runner is not None else TICK
+        brief = self.state.runner is not None or self.state.times.leased_ahead
+        return handler_time.LOOK if brief else TICK
 
     def _patience(self) -> float | None:
         """Return how many seconds to wait for an event; None: without limit."""
+        self._enough = self._plan.enough
+        if len(self._ended) >= self._enough:
+            return 0.0
         times = [one.resumes for one in self.state.sources if one.state is SourceState.PAUSED]
         if self.state.holds or self.state.deferrals:
             times.append(self._looked + self._tick)
@@ -190,9 +202,9 @@ class Owner:
             return None
         return max(min(times) - time.monotonic(), 0.0)
 
-    def _all_ended(self, ended: Sequence[tuple[Execution, Outcome]]) -> None:
-        for execution, outcome in ended:
-            self.state.ended(execution, outcome)
+    def _all_ended(self) -> None:
+        while self._ended:
+            self.state.ended(*self._ended.popleft())
 
     # -- The time ---------------------------------------------------------------------------------
 

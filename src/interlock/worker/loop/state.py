@@ -61,8 +61,8 @@ class Places:
     """Counts idle handlers, and the kinds of messages they may take.
 
     Places are taken before messages are leased, so that a message is leased only if a handler is
-    idle for it. More are leased only while handlers are quick; see ``BatchRunner`` and
-    ``Pool.queues``.
+    idle for it. More are leased only while handlers are quick, see ``BatchRunner``, or brief, see
+    ``HandlerTime.leased_ahead``; then the number of free places is negative.
     """
 
     def __init__(self, size: int, unkeyed: int) -> None:
@@ -85,7 +85,7 @@ class Places:
         return taken
 
     def overdraw(self, kind: Kind, count: int) -> None:
-        """Take this many more than exist: for a pool that queues."""
+        """Take this many, even if fewer are free."""
         self._free[kind] -= count
 
     def give(self, kind: Kind, count: int) -> None:

@@ -363,6 +363,12 @@ class Execution:
         if self.invocation.timeout is not None:
             self.batch.grant.bound(self.held.id, self.started + self.invocation.timeout)
 
+    def unbegun(self) -> None:
+        """Note that its place returned it: no handler has begun."""
+        self.at = self.started = None
+        if self.invocation.timeout is not None:
+            self.batch.grant.bound(self.held.id, None)
+
     def end(self) -> None:
         """Note that the handler has ended."""
         self.ended = time.monotonic()

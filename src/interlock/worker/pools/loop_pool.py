@@ -25,9 +25,6 @@ _log = logging.getLogger("interlock.worker")
 class LoopPool:
     """Handlers as tasks of an event loop, which runs on a thread of its own."""
 
-    queues = True
-    """See ``Pool``."""
-
     def __init__(self, size: int, events: PoolEvents) -> None:
         self._size = size
         self._events = events

@@ -12,17 +12,14 @@ if TYPE_CHECKING:
     from interlock.worker.message.tasks import Tasks
     from interlock.worker.settings import WorkerSettings
 
-__all__ = ["Pool", "PoolEvents", "pool_of"]
+__all__ = ["DONE", "Pool", "PoolEvents", "pool_of"]
 
 
 class PoolEvents(Protocol):
     """The events of a pool, sent from any thread; none of these calls waits or raises."""
 
-    def handler_ended(self, execution: Execution, outcome: Outcome) -> None:
-        """Note that a handler has ended."""
-
     def handlers_ended(self, ended: Sequence[tuple[Execution, Outcome]]) -> None:
-        """Note that some handlers have ended."""
+        """Note that some handlers, at least one, have ended."""
 
     def places_moved(self, count: int) -> None:
         """Note that this many places were added, or removed if the number is negative."""
@@ -32,12 +29,8 @@ class PoolEvents(Protocol):
 
 
 class Pool(Protocol):
-    """Runs handlers. Only the owner calls its methods; it offers no more messages than there are
-    places, except to a pool that queues."""
-
-    queues: bool
-    """It may be offered more messages than can run at once, while handlers are quick: an ending
-    handler makes room for a waiting message without notifying anyone."""
+    """Runs handlers. Only the owner calls its methods. While handlers are brief it offers more
+    messages than can run at once; a place that becomes free begins the next waiting one."""
 
     @property
     def places(self) -> int:
@@ -52,7 +45,7 @@ class Pool(Protocol):
         that raises, or an error if the pool cannot start; ``close`` ends what has started."""
 
     def offer(self, batch: Sequence[Execution]) -> None:
-        """Handle these, each immediately: the place that begins one claims it first."""
+        """Handle these in order, each as soon as a place is free, which claims it first."""
 
     def withdraw(self, execution: Execution) -> bool:
         """Take back a message that no handler has begun. False: a handler has."""
@@ -84,3 +77,7 @@ def pool_of(settings: WorkerSettings, events: PoolEvents, tasks: Tasks) -> Pool:
     from interlock.worker.pools.thread_pool import ThreadPool
 
     return ThreadPool(settings.concurrency, events)
+
+
+DONE = b""
+"""Sent by a process of a pool: the handler returned, and keeps no result."""

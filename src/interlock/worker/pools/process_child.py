@@ -22,9 +22,10 @@ from interlock.errors import WouldDeadlock
 from interlock.failure import text_of
 from interlock.retry import Retry
 from interlock.runtime.frames import frame_of, stack_text
-from interlock.worker.message.execution import TaskLease, handle, judge
+from interlock.worker.message.execution import ACKED, TaskLease, handle, judge
 from interlock.worker.message.scope import LONGEST_LEAVE, HeldScope, Scope
 from interlock.worker.message.tasks import SetupRefused
+from interlock.worker.pools.pool import DONE
 from interlock.worker.pools.thread_pool import Runner
 
 __all__ = ["main"]
@@ -63,7 +64,8 @@ class _Link:
     def __init__(self, pipe: Connection, level: int) -> None:
         self._pipe = pipe
         self._sending = threading.Lock()
-        self._work: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
+        """The messages that have not begun; None: to end."""
         self._main = threading.get_ident()
         self._runners: Runner | None = None
         self._looks: dict[int, queue.SimpleQueue[str]] = {}
@@ -95,7 +97,9 @@ class _Link:
         self.send("ready", None)
         with contextlib.closing(self._runners):
             while (message := self._work.get()) is not None:
-                lease = TaskLease(**message)
+                *fields, leased_at = message
+                lease = TaskLease(*fields)
+                lease._leased_at = leased_at
                 lease._is_lost = functools.partial(self._is_lost, lease)
                 try:
                     invocation = tasks.prepare(lease)
@@ -104,9 +108,16 @@ class _Link:
                     self.send("done", judge(Retry(), lease, error))
                     continue
                 call = self._runners.awaited if invocation.is_async else handle
-                self.send("done", call(invocation, lease))
-                if held is not None and held.ended.is_set():
+                outcome = call(invocation, lease)
+                ends = held is not None and held.ended.is_set()
+                if ends:
                     # A task that a handler left behind ended the loop and everything made on it.
+                    self._return_all()
+                if outcome is ACKED:
+                    self._send(DONE)
+                else:
+                    self.send("done", outcome)
+                if ends:
                     break
             if held is not None:
                 self._runners.leave(held, LONGEST_LEAVE)
@@ -122,7 +133,9 @@ class _Link:
 
     def send(self, what: str, value: Any) -> None:
         """Send to the worker; without a worker there is nothing to handle."""
-        data = pickle.dumps((what, value))
+        self._send(pickle.dumps((what, value)))
+
+    def _send(self, data: bytes) -> None:
         try:
             with self._sending:
                 self._pipe.send_bytes(data)
@@ -137,7 +150,10 @@ class _Link:
                 # The worker is gone, and its messages no longer belong to this process.
                 os._exit(1)
             if what == "handle":
-                self._work.put(value)
+                for message in value:
+                    self._work.put(message)
+            elif what == "recall":
+                self._return_all()
             elif what == "lost":
                 self._lost = value
             elif what == "stack":
@@ -149,6 +165,16 @@ class _Link:
             else:
                 self._work.put(None)
                 return
+
+    def _return_all(self) -> None:
+        """Return the messages that have not begun."""
+        count = 0
+        with contextlib.suppress(queue.Empty):
+            while self._work.get_nowait() is not None:
+                count += 1
+            self._work.put(None)
+        if count:
+            self.send("returned", count)
 
     def began(self, wait: ResultWait) -> None:
         """See ``Relay``."""

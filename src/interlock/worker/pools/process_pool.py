@@ -1,4 +1,5 @@
-"""A pool of processes: each imports the app and handles one message at a time.
+"""A pool of processes: each imports the app and handles one message at a time. While handlers are
+brief, a process is sent a few at once.
 
 A process talks over a socket pair: it receives messages and questions, and sends outcomes, log
 records and stacks. It is started anew, not forked, so it has no thread or lock of this process.
@@ -24,10 +25,10 @@ from typing import Any
 from interlock.client.requests.result_wait import ResultWait
 from interlock.errors import InterlockError, WouldDeadlock
 from interlock.failure import text_of
-from interlock.worker.message.execution import Execution, Outcome, details, failure
+from interlock.worker.message.execution import ACKED, Execution, Outcome, details, failure
 from interlock.worker.message.scope import LONGEST_LEAVE, Scope, ScopeThread
 from interlock.worker.message.tasks import Tasks
-from interlock.worker.pools.pool import PoolEvents
+from interlock.worker.pools.pool import DONE, PoolEvents
 
 __all__ = ["ProcessPool"]
 
@@ -36,9 +37,6 @@ _log = logging.getLogger("interlock.worker")
 
 class ProcessPool:
     """Handlers in a number of processes."""
-
-    queues = False
-    """See ``Pool``."""
 
     def __init__(self, size: int, reference: str, events: PoolEvents, tasks: Tasks) -> None:
         self._size = size
@@ -74,9 +72,7 @@ class ProcessPool:
         """See ``Pool``."""
         with self.lock:
             self._waiting.extend(batch)
-            idle = [child for child in self._children if child.ready and child.busy is None]
-            for child in idle[: len(self._waiting)]:
-                self._give(child)
+            self._give_all()
 
     @property
     def is_up(self) -> bool:
@@ -88,7 +84,12 @@ class ProcessPool:
         with self.lock:
             if execution in self._waiting:
                 self._waiting.remove(execution)
-        return execution.claim()
+                return execution.claim()
+            for child in self._children:
+                if execution in child.sent and execution is not child.busy:
+                    # It goes to another process, or is withdrawn the next time.
+                    child.recall()
+        return False
 
     def stack(self, execution: Execution) -> str:
         """See ``Pool``."""
@@ -117,28 +118,51 @@ class ProcessPool:
             self._scope.close(LONGEST_LEAVE)
 
     def _give(self, child: _Child) -> None:
-        """Give the next message to an idle process; the caller holds the lock."""
-        if self._waiting:
-            execution = self._waiting.popleft()
-            execution.claim()
-            execution.begin(child)
-            child.handle(execution)
+        """Give a process its share of the waiting messages; the caller holds the lock."""
+        if self.closing.is_set():
+            return
+        share = -(-len(self._waiting) // self._size)
+        some = [self._waiting.popleft() for _ in range(min(share, MOST_SENT))]
+        if some:
+            child.handle(some)
+
+    def _give_all(self) -> None:
+        """Give the waiting messages to processes that are idle; the caller holds the lock."""
+        for child in self._children:
+            if child.ready and not child.sent:
+                self._give(child)
 
     def idle(self, child: _Child) -> None:
-        """Note that the process can take the next message."""
+        """Note that a new process can take messages."""
         with self.lock:
-            came = not child.ready
-            child.busy = None
             child.ready = True
             self._failures = 0
             self._give(child)
-        if came:
-            self.moved(1)
+        self.moved(1)
+
+    def next(self, child: _Child) -> Execution:
+        """Return the message that a process has finished; it continues with the next."""
+        with self.lock:
+            execution = child.sent.popleft()
+            execution.end()
+            if child.busy is not None:
+                child.busy.begin(child)
+            else:
+                self._give(child)
+        return execution
+
+    def returned(self, child: _Child, count: int) -> None:
+        """Take back messages that a process has not begun, the last that it was sent."""
+        with self.lock:
+            for _ in range(count):
+                execution = child.sent.pop()
+                execution.unbegun()
+                self._waiting.appendleft(execution)
+            self._give_all()
 
     def ended(self, execution: Execution, outcome: Outcome) -> None:
         """Pass on the outcome of a message."""
-        execution.end()
-        self._events.handler_ended(execution, outcome)
+        self._events.handlers_ended(((execution, outcome),))
 
     def moved(self, count: int) -> None:
         """Note that processes were added, or removed."""
@@ -172,7 +196,10 @@ class _Child:
     def __init__(self, pool: ProcessPool, number: int) -> None:
         self._pool = pool
         self.ready = False
-        self.busy: Execution | None = None
+        self.sent: collections.deque[Execution] = collections.deque()
+        """The messages that the process has, in the order in which it handles them."""
+        self._recalled = False
+        """It was asked for those that it has not begun."""
         self._failures = 0
         self._why = ""
         """The reason that the process gave for not starting."""
@@ -190,15 +217,29 @@ class _Child:
         )
         self._thread.start()
 
-    def handle(self, execution: Execution) -> None:
-        """Send it a message; the reading thread notices if the process is dead."""
-        self.busy = execution
-        held = execution.held
-        self._send(("handle", {
-            "queue": held.queue, "id": held.id, "sequence": held.sequence,
-            "attempt": held.attempt, "token": held.token, "keys": held.keys,
-            "shared": held.shared, "payload": held.payload, "leased_at": held._leased_at,
-        }))  # fmt: skip
+    @property
+    def busy(self) -> Execution | None:
+        """Return the message that is being handled."""
+        return self.sent[0] if self.sent else None
+
+    def handle(self, some: Sequence[Execution]) -> None:
+        """Send messages to the idle process; the reading thread notices if it is dead."""
+        self.sent.extend(some)
+        self._recalled = False
+        some[0].begin(self)
+        self._send(("handle", [
+            (
+                held.queue, held.id, held.sequence, held.attempt, held.token, held.keys,
+                held.shared, held.payload, held._leased_at,
+            )
+            for held in (one.held for one in some)
+        ]))  # fmt: skip
+
+    def recall(self) -> None:
+        """Ask once for the messages that the process has not begun."""
+        if not self._recalled:
+            self._recalled = True
+            self._send(("recall", None))
 
     def stack(self, execution: Execution) -> str:
         """Ask where its handler is; empty if the process does not answer."""
@@ -279,9 +320,13 @@ class _Child:
         assert self._pipe is not None
         while True:
             try:
-                what, value = pickle.loads(self._pipe.recv_bytes())
+                data = self._pipe.recv_bytes()
             except (EOFError, OSError):
                 return
+            if data == DONE:
+                self._pool.ended(self._pool.next(self), ACKED)
+                continue
+            what, value = pickle.loads(data)
             if what == "ready":
                 self._failures = 0
                 self._pool.idle(self)
@@ -291,11 +336,9 @@ class _Child:
                 self._why = value
                 self._pool.refused(value)
             elif what == "done":
-                execution, outcome = self.busy, value
-                assert execution is not None
-                # The place is free again before the settlement, which may take a moment.
-                self._pool.ended(execution, outcome)
-                self._pool.idle(self)
+                self._pool.ended(self._pool.next(self), value)
+            elif what == "returned":
+                self._pool.returned(self, value)
             elif what == "log":
                 record = logging.makeLogRecord(value)
                 logging.getLogger(record.name).handle(record)
@@ -347,7 +390,10 @@ class _Child:
                 self._pipe.close()
         with self._pool.lock:
             went, self.ready = self.ready, False
-            execution, self.busy = self.busy, None
+            execution = self.sent.popleft() if self.sent else None
+            if execution is not None:
+                execution.end()
+        self._pool.returned(self, len(self.sent))
         if went:
             self._pool.moved(-1)
         elif not self._pool.closing.is_set():
@@ -383,6 +429,8 @@ def _level() -> int:
     return logging.getLogger().getEffectiveLevel()
 
 
+MOST_SENT = 8
+"""Messages that a process is sent at once."""
 FEWEST_FAILURES = 3
 """Failed starts in a row, with no process up, after which a small pool is given up."""
 

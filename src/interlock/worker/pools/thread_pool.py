@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import contextvars
 import queue
@@ -29,13 +30,14 @@ __all__ = ["Runner", "ThreadPool", "stack_at"]
 class ThreadPool:
     """Handlers on a number of daemon threads."""
 
-    queues = False
-    """See ``Pool``."""
-
     def __init__(self, size: int, events: PoolEvents) -> None:
         self._size = size
         self._events = events
-        self._waiting: queue.SimpleQueue[Execution | None] = queue.SimpleQueue()
+        self._waiting: collections.deque[Execution] = collections.deque()
+        self._wakes: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        """Wakes one idle thread each; False ends it."""
+        self._waking = False
+        """A thread was woken that has not looked at the waiting messages yet."""
         self._scope: ScopeThread | None = None
         self._runners: dict[int, Runner] = {}
         """The runners by thread number, to find where a coroutine function is."""
@@ -59,8 +61,8 @@ class ThreadPool:
 
     def offer(self, batch: Sequence[Execution]) -> None:
         """See ``Pool``."""
-        for execution in batch:
-            self._waiting.put(execution)
+        self._waiting.extend(batch)
+        self._wake()
 
     def withdraw(self, execution: Execution) -> bool:
         """See ``Pool``: the thread that takes it from the queue finds it claimed."""
@@ -89,25 +91,37 @@ class ThreadPool:
         if self._scope is not None:
             self._scope.close(LONGEST_LEAVE)
         for _ in range(self._size):
-            self._waiting.put(None)
+            self._wakes.put(False)
 
     def _run(self) -> None:
         with contextlib.closing(Runner()) as runner:
             me = threading.get_ident()
             self._runners[me] = runner
-            while self._next(runner, me):
-                pass
+            while self._wakes.get():
+                self._waking = False
+                while self._handle_next(runner, me):
+                    pass
 
-    def _next(self, runner: Runner, me: int) -> bool:
+    def _wake(self) -> None:
+        # One thread at a time, which wakes the next before it begins a handler. So as many threads
+        # run as the handlers need: while one only computes, the interpreter lets no other run, and
+        # many woken threads would only compete for it.
+        if self._waiting and not self._waking:
+            self._waking = True
+            self._wakes.put(True)
+
+    def _handle_next(self, runner: Runner, me: int) -> bool:
         # A function of its own, so that no name holds the last message while the next is awaited.
-        execution = self._waiting.get()
-        if execution is None:
+        try:
+            execution = self._waiting.popleft()
+        except IndexError:
             return False
+        self._wake()
         if execution.claim():
             execution.begin(me)
             outcome = runner.handled(execution.invocation, execution.held)
             execution.end()
-            self._events.handler_ended(execution, outcome)
+            self._events.handlers_ended(((execution, outcome),))
         return True
 
 
