@@ -96,6 +96,12 @@ class Engine:
         server = self.servers.get(self._alone)
         return server is not None and not server.parks
 
+    @property
+    def parks(self) -> bool:
+        """There is only one server, it was asked before, and it waits by itself, as a hub does."""
+        server = self.servers.get(self._alone)
+        return server is not None and server.parks
+
     def renewals(self) -> _core.LeaseRenewals | _core.EngineRenewals | None:
         """Return the renewer for times when the interpreter is held; None: a test controls the
         time."""

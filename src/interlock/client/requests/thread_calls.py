@@ -62,8 +62,8 @@ class ThreadSessions:
 
     def put(self, user: Handle, *arguments: Any, **named: Any) -> Put:
         """Put one message, together with those that other threads put; see `Handle`."""
-        if self._in_memory:
-            # It answers at once: nothing would gather.
+        if self._in_memory or (self._engine.parks and not user.linger):
+            # Memory answers at once, and a hub sooner than threads hand over to each other.
             return self.run(user, user.put, *arguments, **named)
         if not self.alive:
             raise self._client_closed()
