@@ -66,13 +66,18 @@ impl State {
     }
 
     /// Notes the outcomes of settled messages, in the order of their places.
+    #[inline(always)]
     fn note(&mut self, py: Python<'_>, i: usize, settled: Result<KeysOf<'_>, LeaseLost>) {
         if let Some(lease) = self.made(i) {
             return lease.get().note_settled(py, settled);
         }
-        self.ends.resize(i, self.keys.len());
+        // Not for each message, for it is a loop that is seldom entered.
+        if self.ends.len() < i {
+            self.ends.resize(i, self.keys.len());
+        }
         match settled {
-            Ok(keys) => self.keys.extend(keys.map(|(key, shared)| (key.clone(), shared))),
+            // One by one: an iterator of unknown length is collected piece by piece.
+            Ok(keys) => keys.for_each(|(key, shared)| self.keys.push((key.clone(), shared))),
             Err(LeaseLost) => self.lost.push(i),
         }
         self.ends.push(self.keys.len());
@@ -161,14 +166,17 @@ impl LeaseBatch {
         let (open, mut refused) = self.state.with_mut(py, |state| {
             let ended = std::mem::replace(&mut state.ended, true);
             let all = 0..self.messages.len();
+            state.keys.reserve(all.len());
+            state.ends.reserve(all.len());
+            if !ended && state.made.is_empty() {
+                return (all.collect(), None);
+            }
             let stands = |i: &usize| match state.made(*i) {
                 Some(lease) => !lease.get().is_settled(),
                 None => !ended,
             };
             let open: Vec<usize> = all.clone().filter(stands).collect();
             let refused = all.zip(&open).find(|(i, at)| i != *at).map(|(i, _)| i);
-            state.keys.reserve(open.len());
-            state.ends.reserve(open.len());
             let short = open.len() < self.messages.len();
             let refused = refused.or(short.then_some(open.len()));
             (open, refused)
