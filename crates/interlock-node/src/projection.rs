@@ -98,7 +98,7 @@ impl InTable {
         match rows.store().unshown().filter(|_| !self.is_torn) {
             Some(unshown) => {
                 for key in unshown.gone {
-                    self.table.delete(key)?;
+                    self.delete(rows, key)?;
                 }
                 for some in unshown.changed.chunks(MANY) {
                     self.put_many(rows, some)?;
@@ -108,7 +108,8 @@ impl InTable {
         }
         self.grow_ahead(rows);
         let mark = place.mark;
-        if self.table.position() != Some((mark.position, mark.checksum)) {
+        // A growing table would lose a position that is set after the copy; the next call sets it.
+        if !self.is_growing() && self.table.position() != Some((mark.position, mark.checksum)) {
             self.table.set_position(mark.position, mark.checksum);
         }
         Ok(())
@@ -127,7 +128,7 @@ impl InTable {
             }
         }
         for key in gone {
-            self.table.delete(&key)?;
+            self.delete(rows, &key)?;
         }
         if rows.store().rows() > self.table.made().capacity {
             self.make_room(rows, Error::TableFull)?;
@@ -206,9 +207,20 @@ impl InTable {
         self.growth = std::thread::Builder::new().name("node-growth".into()).spawn(grow).ok();
     }
 
+    fn is_growing(&self) -> bool {
+        self.growth.as_ref().is_some_and(|growth| !growth.is_finished())
+    }
+
     /// Waits for the end of a growth. Returns whether there was one.
     fn end_growth(&mut self) -> bool {
         self.growth.take().is_some_and(|growth| growth.join().is_ok())
+    }
+
+    fn delete(&mut self, rows: &Rows, key: &[u8]) -> Result<(), Error> {
+        while let Err(error) = self.table.delete(key) {
+            self.make_room(rows, error)?;
+        }
+        Ok(())
     }
 
     /// `compares`: a row that is already up to date is not written.
@@ -216,8 +228,7 @@ impl InTable {
         let now = rows.store().time();
         let view = rows.settings().rules.view_of(Some(state), now);
         if !view.is_there() {
-            self.table.delete(key)?;
-            return Ok(());
+            return self.delete(rows, key);
         }
         let mut words = std::mem::take(&mut self.words);
         words.fill(0);

@@ -24,6 +24,10 @@ fn settings() -> Settings {
     Settings { name, dc, rules, capacity, centres: 1, tombstones, key_size: 8, ttl: 0 }
 }
 
+fn options(capacity: u64) -> Options {
+    Options { capacity, key_size: 8, evict: false, ..Options::default() }
+}
+
 struct Shown {
     path: PathBuf,
     rows: Rows,
@@ -33,16 +37,23 @@ struct Shown {
 
 impl Shown {
     fn new(name: &str) -> Shown {
+        Shown::of(name, settings())
+    }
+
+    fn of(name: &str, settings: Settings) -> Shown {
         let file = format!("interlock-projection-{}-{name}", std::process::id());
         let path = std::env::temp_dir().join(file);
         let _ = std::fs::remove_file(&path);
-        Shown { path, rows: Rows::new(settings()), now: NOW, reading: NOW << 16 }
+        Shown { path, rows: Rows::new(settings), now: NOW, reading: NOW << 16 }
     }
 
     fn open(&self, capacity: u64) -> Table {
-        let options = Options { capacity, key_size: 8, evict: false, ..Options::default() };
+        self.open_with(&options(capacity))
+    }
+
+    fn open_with(&self, options: &Options) -> Table {
         let schema = settings().rules.schema().clone();
-        Table::open(&Location::Path(self.path.clone()), &schema, &options).unwrap()
+        Table::open(&Location::Path(self.path.clone()), &schema, options).unwrap()
     }
 
     fn run(&mut self, line: &str) {
@@ -63,6 +74,15 @@ impl Shown {
         };
         let words: Vec<_> = line.split(' ').collect();
         let _ = self.rows.run(&words, &when, &mut Vec::new());
+    }
+
+    /// Shows a position, again as long as the table grows: until that ends it keeps the one before.
+    fn show_position(&mut self, projection: &mut InTable, reader: &Table, position: u64) {
+        let until = Instant::now() + Duration::from_secs(20);
+        while reader.position() != Some((position, position * 7)) {
+            assert!(Instant::now() < until, "it keeps {:?}", reader.position());
+            projection.show(&mut self.rows, place(position), true).unwrap();
+        }
     }
 
     fn random(&mut self, random: &mut Rng) {
@@ -143,7 +163,7 @@ fn the_shared_table_has_the_rows_of_the_state_whatever_it_had_before() {
         }
         projection.show(&mut shown.rows, place(round), true).unwrap();
         assert_eq!(rows_of(&reader), shown.wanted(), "round {round}");
-        assert_eq!(reader.position(), Some((round, round * 7)));
+        shown.show_position(&mut projection, &reader, round);
     }
     assert!(reader.made().capacity > 8, "it has grown");
 }
@@ -169,6 +189,47 @@ fn a_table_grows_with_the_rows_up_to_the_capacity_of_the_node() {
     }
     assert_eq!(capacities, [8, 32, 128, 500]);
     assert_eq!(rows_of(&reader), shown.wanted());
+}
+
+#[test]
+fn the_position_of_a_table_never_goes_back_while_it_grows() {
+    for turn in 0..100 {
+        let mut shown = Shown::new(&format!("position{turn}"));
+        let (reader, mut projection) = (shown.open(8), InTable::new(shown.open(8)));
+        (0..6).for_each(|key| shown.run(&format!("HSET t:{key} n 1")));
+        let (mut at, mut seen) = (0, None);
+        let until = Instant::now() + Duration::from_secs(20);
+        while reader.made().capacity == 8 {
+            assert!(Instant::now() < until, "it does not grow");
+            at += 1;
+            projection.show(&mut shown.rows, place(at), true).unwrap();
+            // Mostly the growth ends here, behind a call and before the next.
+            for _ in 0..100 {
+                let found = reader.position();
+                assert!(found >= seen, "{found:?} after {seen:?}");
+                seen = found;
+            }
+        }
+        shown.show_position(&mut projection, &reader, at);
+    }
+}
+
+#[test]
+fn rows_are_deleted_while_a_growth_has_them_locked_for_longer_than_a_writer_waits() {
+    for turn in 0..5 {
+        let capacity = 100_000;
+        let mut shown = Shown::of(&format!("locked{turn}"), Settings { capacity, ..settings() });
+        let reader = shown.open(20_000);
+        let options = Options { patience: Duration::ZERO, ..options(20_000) };
+        let mut projection = InTable::new(shown.open_with(&options));
+        (0..15_000).for_each(|key| shown.run(&format!("HSET t:k{key} n 1")));
+        for key in 0..5000 {
+            projection.show(&mut shown.rows, place(key + 1), true).unwrap();
+            shown.run(&format!("DEL t:k{key}"));
+        }
+        projection.show(&mut shown.rows, place(6000), true).unwrap();
+        assert_eq!(rows_of(&reader), shown.wanted());
+    }
 }
 
 #[test]
