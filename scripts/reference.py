@@ -59,6 +59,7 @@ from interlock.hub.serve.figures import FIGURES, STORE_FIGURES, TABLE_FIGURES, F
 from interlock.metrics.exporter import EXPORTER_FAMILIES
 from interlock.metrics.families import OUTCOMES, WORKER_FAMILIES
 from interlock.runtime.queue_figures import MOST_QUEUES, QUEUE_FAMILIES, STATES, Family
+from interlock.table.kinds import KINDS
 from interlock.worker.message.meter import BOUNDS, MOST_LOOKED_AT, MOST_TASKS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -354,6 +355,24 @@ def table_cli() -> str:
     return "".join([*parts, TABLE_TAIL])
 
 
+def table_page() -> str:
+    """Return the page of the table with the kinds of columns in their place."""
+    page = (FOLDER / "table.md").read_text("utf-8")
+    rows = ["| type | holds | bytes in a row |", "|---|---|---|"]
+    for kind, rule in KINDS.items():
+        if rule.numpy in ("U", "S"):
+            rows.append(f"| `Annotated[{kind}, Size(n)]` | {rule.holds} | n + 2 |")
+            continue
+        also = ", `float`" if kind == "F64" else ""
+        rows.append(f"| `{kind}`{also} | {rule.holds} | {rule.numpy[1:] or 1} |")
+    return re.sub(
+        r"(<!-- kinds -->\n).*?(<!-- /kinds -->)",
+        lambda mark: mark[1] + "".join(f"{row}\n" for row in rows) + mark[2],
+        page,
+        flags=re.DOTALL,
+    )
+
+
 def cluster_cli() -> str:
     """Return the page of `interlock cluster`."""
     shared = CLUSTER_SHARED
@@ -535,6 +554,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     FOLDER / "cli.md": cli,
     FOLDER / "queue-cli.md": queue_cli,
     FOLDER / "table-cli.md": table_cli,
+    FOLDER / "table.md": table_page,
     FOLDER / "cluster-cli.md": cluster_cli,
     FOLDER / "store-cli.md": store_cli,
     FOLDER / "hub-configuration.md": configuration,

@@ -92,8 +92,9 @@ if TYPE_CHECKING:
     from interlock.queue import KeyedQueue
     from interlock.retry import Retry, Seconds
     from interlock.roots import Root, Roots
+    from interlock.table.kinds import F32, F64, I8, I16, I32, I64, U8, U16, U32, U64
     from interlock.table.merge import Flags, Last, Max, Sum
-    from interlock.table.row import F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Row, Size
+    from interlock.table.row import Row, Size
     from interlock.table.stats import Resized, TableStats
     from interlock.table.table import SharedTable
     from interlock.taskgroup import KeyedTaskGroup
@@ -225,17 +226,17 @@ _LOADED_WHEN_ASKED_FOR = {
     "DeadLetter": "interlock.message",
     "ExplainNode": "interlock.explanation",
     "Explanation": "interlock.explanation",
-    "F32": "interlock.table.row",
-    "F64": "interlock.table.row",
+    "F32": "interlock.table.kinds",
+    "F64": "interlock.table.kinds",
     "Flags": "interlock.table.merge",
     "Future": "interlock.executor",
     "Handling": "interlock.app.middleware",
     "HotKey": "interlock.message",
     "Hub": "interlock.hub.serve.server",
-    "I16": "interlock.table.row",
-    "I32": "interlock.table.row",
-    "I64": "interlock.table.row",
-    "I8": "interlock.table.row",
+    "I16": "interlock.table.kinds",
+    "I32": "interlock.table.kinds",
+    "I64": "interlock.table.kinds",
+    "I8": "interlock.table.kinds",
     "Job": "interlock.app.job",
     "Key": "interlock.message",
     "KeySet": "interlock.app.keyspec",
@@ -273,10 +274,10 @@ _LOADED_WHEN_ASKED_FOR = {
     "TaskDecorator": "interlock.app.task",
     "TaskLease": "interlock.worker.message.execution",
     "Term": "interlock.client.faces.leader",
-    "U16": "interlock.table.row",
-    "U32": "interlock.table.row",
-    "U64": "interlock.table.row",
-    "U8": "interlock.table.row",
+    "U16": "interlock.table.kinds",
+    "U32": "interlock.table.kinds",
+    "U64": "interlock.table.kinds",
+    "U8": "interlock.table.kinds",
     "Worker": "interlock.worker.worker",
     "connect": "interlock.client.faces.client",
     "current_lease": "interlock.message",

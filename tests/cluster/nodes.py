@@ -16,8 +16,8 @@ from typing import Annotated, Any
 import interlock
 from interlock import Row, Size
 from interlock.client.rows.announcements import Announcement, announcements
+from interlock.table.kinds import U32
 from interlock.table.merge import Sum
-from interlock.table.row import U32
 from tests.hub.servers import INTERLOCK, needs_hub, redis_server
 
 

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import pytest
 
-from interlock.table.row import F32, F64, I64, U8, U32, U64, Row, Size
+from interlock.table.kinds import F32, F64, I64, U8, U32, U64
+from interlock.table.row import Row, Size
 from interlock.table.schema import Schema
 from interlock.table.table import SharedTable
 

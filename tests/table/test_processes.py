@@ -91,7 +91,8 @@ def test_a_child_forked_while_threads_write_uses_the_table(table: SharedTable[Co
 POOLS = """
 import concurrent.futures, multiprocessing, sys
 from interlock import SharedTable
-from interlock.table.row import U32, Row
+from interlock.table.kinds import U32
+from interlock.table.row import Row
 
 class Count(Row):
     count: U32 = 0

@@ -18,7 +18,8 @@ import pytest
 
 from interlock.cli import main
 from interlock.errors import RowBusy, TableFull
-from interlock.table.row import U64, Row
+from interlock.table.kinds import U64
+from interlock.table.row import Row
 from interlock.table.stats import Resized
 from interlock.table.table import SharedTable
 

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from interlock.cluster.database import postgresql_schema, sqlite
-from interlock.table.kinds import KINDS, Kind
-from interlock.table.row import F32, F64, I8, I64, U8, U32, Number, Row, RowType, Size
+from interlock.table.kinds import F32, F64, I8, I64, KINDS, U8, U32, Kind, Number
+from interlock.table.row import Row, RowType, Size
 from interlock.table.schema import Column, Schema
 
 

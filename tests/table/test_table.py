@@ -17,7 +17,8 @@ import pytest
 
 from interlock import Key
 from interlock.errors import NotATable, SchemaMismatch, TableFull
-from interlock.table.row import F64, I8, U8, U32, U64, Row, Size
+from interlock.table.kinds import F64, I8, U8, U32, U64
+from interlock.table.row import Row, Size
 from interlock.table.table import SharedTable
 
 

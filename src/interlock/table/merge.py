@@ -5,8 +5,8 @@ from __future__ import annotations
 import typing
 from typing import Annotated, Any, ClassVar, Literal
 
-from interlock.table.kinds import KINDS
-from interlock.table.row import NUMBER_KINDS, Row
+from interlock.table.kinds import KINDS, NUMBERS, UNSIGNED, ranges
+from interlock.table.row import Row
 from interlock.table.schema import Schema
 
 __all__ = ["Flags", "Last", "Max", "Merge", "MergeKind", "Sum", "rules_of"]
@@ -45,7 +45,7 @@ class Sum(Merge):
     """
 
     kind = "sum"
-    allowed = NUMBER_KINDS
+    allowed = f"{ranges(NUMBERS)}, float"
 
 
 class Max(Merge):
@@ -55,7 +55,7 @@ class Max(Merge):
     """
 
     kind = "max"
-    allowed = f"{NUMBER_KINDS}, bool"
+    allowed = f"{ranges(NUMBERS)}, float, bool"
 
 
 class Flags(Merge):
@@ -66,7 +66,7 @@ class Flags(Merge):
     """
 
     kind = "flags"
-    allowed = "U8, U16, U32, U64"
+    allowed = ", ".join(UNSIGNED)
 
 
 def rules_of(row: type[Row]) -> tuple[MergeKind, ...]:
@@ -105,11 +105,9 @@ def _marker(extra: Any) -> type[Merge] | None:
     return extra if isinstance(extra, type) and issubclass(extra, Merge) else None
 
 
-_UNSIGNED = {kind for kind, rule in KINDS.items() if rule.python is int and not rule.least}
-_NUMBERS = {kind for kind, rule in KINDS.items() if rule.python in (int, float)}
 _KINDS: dict[MergeKind, set[str]] = {
     "last": set(KINDS),
-    "sum": _NUMBERS,
-    "max": _NUMBERS | {"bool"},
-    "flags": _UNSIGNED,
+    "sum": set(NUMBERS),
+    "max": {*NUMBERS, "bool"},
+    "flags": set(UNSIGNED),
 }

@@ -15,8 +15,8 @@ from typing import Annotated, Any, cast
 
 import msgspec
 
-from interlock.table.kinds import KINDS, Kind, Rule, rule
-from interlock.table.row import MOST_BYTES, NUMBER_KINDS, Number, NumberKind, Row, RowType, Size
+from interlock.table.kinds import INTEGERS, KINDS, NUMBERS, Kind, Number, Rule, ranges, rule
+from interlock.table.row import MOST_BYTES, Row, RowType, Size
 
 __all__ = ["Column", "Schema"]
 
@@ -167,7 +167,8 @@ def _column(row: type[Row], name: str, hint: Any) -> Column:
     if numbers and plain is rule(numbers[0].kind).python:
         return Column(name, numbers[0].kind)
     if plain is int:
-        raise TypeError(f"{place} is int; choose a size: U8, U16, U32, U64, I8, I16, I32 or I64")
+        sizes_of_int = f"{', '.join(INTEGERS[:-1])} or {INTEGERS[-1]}"
+        raise TypeError(f"{place} is int; choose a size: {sizes_of_int}")
     if typing.get_origin(plain) in (types.UnionType, typing.Union):
         raise TypeError(
             f"{place} is a union; a row has a value in every column: choose one that means none, "
@@ -175,7 +176,7 @@ def _column(row: type[Row], name: str, hint: Any) -> Column:
         )
     given = getattr(plain, "__name__", None) or repr(plain)
     raise TypeError(
-        f"{place} is {given}; allowed: {NUMBER_KINDS}, bool, and "
+        f"{place} is {given}; allowed: {ranges(NUMBERS)}, float, bool, and "
         f"Annotated[str, Size(n)] or Annotated[bytes, Size(n)]"
     )
 
@@ -244,7 +245,7 @@ def _annotation(column: Column) -> Any:
             return Annotated[column.rule.python, Number(kind)]
 
 
-_KINDS = ", ".join((*typing.get_args(NumberKind), "bool"))
+_KINDS = ", ".join((*NUMBERS, "bool"))
 _COLUMN = re.compile(
     rf"(?P<name>\w+)\s*:\s*(?P<kind>{_KINDS.replace(', ', '|')}|str|bytes)"
     r"(\[(?P<size>\d{1,9})\])?"

@@ -25,7 +25,7 @@ from interlock.client.rows import members
 from interlock.client.rows.announcements import Announcement, announce, withdraw
 from interlock.errors import EngineUnavailable, SchemaMismatch
 from interlock.hub import passwords
-from interlock.table.row import U8
+from interlock.table.kinds import U8
 from tests.cluster.gates import Gate, gate, says, unanswered, unheard
 from tests.hub.protocol.certificates import Authority
 from tests.hub.servers import needs_hub

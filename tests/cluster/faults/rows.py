@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from interlock import Flags, Max, Row, Size, Sum
-from interlock.table.row import I64, U64
+from interlock.table.kinds import I64, U64
 
 TABLE = "state"
 COLUMNS = "count: U64, net: I64, high: U64, marks: U64, last: U64, who: str[24]"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from interlock.table.kinds import Number
 from interlock.table.merge import Flags, Last, Max, Merge, Sum
-from interlock.table.row import Number, Row, RowType, Size
+from interlock.table.row import Row, RowType, Size
 from interlock.table.schema import Column, Schema
 from tests.cluster.naive.state import TableRules
 

@@ -10,8 +10,8 @@ from interlock import Row, Size
 from interlock._core import StateRules
 from interlock.cluster.comparison import differences
 from interlock.cluster.rules import state_rules
+from interlock.table.kinds import F64, U8, U32
 from interlock.table.merge import Flags, Max, Sum
-from interlock.table.row import F64, U8, U32
 from tests.cluster.naive.state import TableRules
 
 NOW = 1_800_000_000_000

@@ -6,7 +6,7 @@ import uuid
 from typing import Annotated, Any
 
 from interlock import Row, Size
-from interlock.table.row import F32, F64, I8, U32, U64
+from interlock.table.kinds import F32, F64, I8, U32, U64
 
 COLUMNS = (
     "app_id: U32, background: bool, unread: U32, small: I8, large: U64, score: F64, narrow: F32, "

@@ -26,7 +26,7 @@ from interlock.errors import (
     TableFull,
 )
 from interlock.hub import passwords
-from interlock.table.row import U8, U32
+from interlock.table.kinds import U8, U32
 from tests import seeds
 from tests.hub.servers import needs_hub, refusing
 from tests.hub.tables.tables import COLUMNS, Presence, entry, new_name

@@ -89,6 +89,25 @@ impl Kind {
         matches!(self, Kind::Str(_) | Kind::Bytes(_))
     }
 
+    /// Its format string in Arrow's C data interface.
+    pub fn arrow_format(self) -> &'static str {
+        match self {
+            Kind::U8 => "C",
+            Kind::U16 => "S",
+            Kind::U32 => "I",
+            Kind::U64 => "L",
+            Kind::I8 => "c",
+            Kind::I16 => "s",
+            Kind::I32 => "i",
+            Kind::I64 => "l",
+            Kind::F32 => "f",
+            Kind::F64 => "g",
+            Kind::Bool => "b",
+            Kind::Str(_) => "u",
+            Kind::Bytes(_) => "z",
+        }
+    }
+
     fn parse(text: &str) -> Option<Kind> {
         let sized = |prefix: &str| {
             let size = text.strip_prefix(prefix)?.strip_suffix(']')?.parse().ok()?;

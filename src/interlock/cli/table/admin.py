@@ -19,6 +19,7 @@ from interlock.cli.table.subcommand import (
     schema,
 )
 from interlock.cli.tables import printable, table
+from interlock.table.kinds import NUMBERS, ranges
 
 if TYPE_CHECKING:
     from interlock.table.stats import TableStats
@@ -48,7 +49,7 @@ def add_to(commands: Any) -> None:
             ("NAME", "the table", None),
             ("COLUMN", "NAME:TYPE, such as unread:U32, background:bool, token:str:32", "+"),
         ),
-        about="Types are U8 to U64, I8 to I64, F32, F64, bool, str:SIZE and bytes:SIZE.",
+        about=f"Types are {ranges(NUMBERS)}, bool, str:SIZE and bytes:SIZE.",
     )
     declare(commands, "list", list_all, "list the tables in shared memory", arguments=())
     declare(commands, "info", info, "show columns, load and counters")

@@ -18,25 +18,12 @@ from interlock.cluster.database.columns import (
     row_columns,
 )
 from interlock.errors import SchemaMismatch
+from interlock.table.kinds import KINDS
 from interlock.table.schema import Schema
 
 DAY = "interlock_day"
 DIALECT = Dialect(
-    types={
-        "U8": "smallint",
-        "I8": "smallint",
-        "I16": "smallint",
-        "U16": "integer",
-        "I32": "integer",
-        "U32": "bigint",
-        "I64": "bigint",
-        "U64": "numeric(20,0)",
-        "F32": "real",
-        "F64": "double precision",
-        "bool": "boolean",
-        "str": "text",
-        "bytes": "bytea",
-    },
+    types={kind: rule.postgresql for kind, rule in KINDS.items()},
     wider=(
         ("smallint", "integer", "bigint", "numeric(20,0)", "numeric"),
         ("real", "double precision"),

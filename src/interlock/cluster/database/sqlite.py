@@ -28,6 +28,7 @@ from interlock.cluster.database.protocol import (
     LogMark,
     SavedRow,
 )
+from interlock.table.kinds import KINDS
 from interlock.table.schema import Schema
 
 _INT = 1 << 63
@@ -40,16 +41,7 @@ _WAYS = {
 }
 """Advice by the name of the error."""
 DIALECT = Dialect(
-    types={
-        **dict.fromkeys(("U8", "U16", "U32", "I8", "I16", "I32", "I64"), "INTEGER"),
-        # None: what no INTEGER holds is kept as text.
-        "U64": "",
-        "F32": "REAL",
-        "F64": "REAL",
-        "bool": "BOOLEAN",
-        "str": "TEXT",
-        "bytes": "BLOB",
-    },
+    types={kind: rule.sqlite for kind, rule in KINDS.items()},
     # A U64 in what was a U32's column: beyond 2**63 it is shown as the nearest float.
     wider=(("BOOLEAN", "INTEGER", ""), ("", "INTEGER")),
     own={

@@ -21,7 +21,7 @@ impl Wanted {
         let key = if self.text_keys { "u" } else { "z" };
         let mut fields = vec![ArrowSchema::field(key, &self.key, false)];
         let columns = self.columns.iter();
-        fields.extend(columns.map(|c| ArrowSchema::field(format_of(c.kind), &c.name, false)));
+        fields.extend(columns.map(|c| ArrowSchema::field(c.kind.arrow_format(), &c.name, false)));
         if let Some(name) = &self.expiry {
             fields.push(ArrowSchema::field("tsu:UTC", name, true));
         }
@@ -91,24 +91,6 @@ impl Scanning {
             }
         }
         Ok((rows.len(), out))
-    }
-}
-
-fn format_of(kind: Kind) -> &'static str {
-    match kind {
-        Kind::U8 => "C",
-        Kind::U16 => "S",
-        Kind::U32 => "I",
-        Kind::U64 => "L",
-        Kind::I8 => "c",
-        Kind::I16 => "s",
-        Kind::I32 => "i",
-        Kind::I64 => "l",
-        Kind::F32 => "f",
-        Kind::F64 => "g",
-        Kind::Bool => "b",
-        Kind::Str(_) => "u",
-        Kind::Bytes(_) => "z",
     }
 }
 
