@@ -61,8 +61,9 @@ pub struct InTable {
     /// An error left the table partly written.
     is_torn: bool,
     is_behind: bool,
-    /// The keeper that answers no reads until the table has rows.
-    closed: Option<Arc<Keeper>>,
+    /// The keeper of the table's hub, which answers no reads while the table does not have the rows to show.
+    reads: Option<Arc<Keeper>>,
+    is_closed: bool,
 }
 
 impl InTable {
@@ -78,20 +79,29 @@ impl InTable {
             many,
             is_torn: false,
             is_behind: false,
-            closed: None,
+            reads: None,
+            is_closed: false,
         }
     }
 
     /// Makes the table's hub refuse reads until there is something to show, if nothing was ever
     /// shown. Otherwise a client that read from this node before its machine lost its memory would
-    /// see an empty table.
+    /// see an empty table. It also refuses them while the table cannot be written: a client would
+    /// not see its own answered writes.
     #[must_use]
     pub fn opens(mut self, reads: Arc<Keeper>) -> InTable {
+        self.reads = Some(reads);
         if self.table.position().is_none() {
-            reads.set_fresh_until(Some(0));
-            self.closed = Some(reads);
+            self.close();
         }
         self
+    }
+
+    fn close(&mut self) {
+        if let Some(reads) = &self.reads {
+            reads.set_fresh_until(Some(0));
+            self.is_closed = true;
+        }
     }
 
     fn try_show(&mut self, rows: &Rows, place: Place) -> Result<(), Error> {
@@ -187,7 +197,11 @@ impl InTable {
         }
         // A small table may hold more rows than its guaranteed capacity.
         let held = self.table.statistics().rows().max(self.table.made().capacity);
-        self.table.resize(larger(held.max(rows.store().rows()), rows), false).map(drop)
+        let mut wanted = larger(held, rows);
+        while wanted < rows.store().rows() {
+            wanted = larger(wanted, rows);
+        }
+        self.table.resize(wanted, false).map(drop)
     }
 
     /// Starts to grow a table that is soon full, unless it has all the room that the node may need.
@@ -287,14 +301,16 @@ impl Projection<Rows> for InTable {
         }
         self.is_torn = match self.try_show(rows, place) {
             Ok(()) => {
-                if let Some(reads) = self.closed.take() {
+                if let Some(reads) = self.reads.as_ref().filter(|_| self.is_closed) {
                     reads.set_fresh_until(None);
+                    self.is_closed = false;
                 }
                 false
             }
             Err(error) => {
-                self.is_torn = true;
+                self.close();
                 let place = self.table.path().display();
+                self.is_torn = true;
                 return Err(format!("{place}: {error}; readers of the table see an older state"));
             }
         };

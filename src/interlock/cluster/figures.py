@@ -217,7 +217,7 @@ class NodeFigures:
     def state(self, found: dict[str, Any]) -> str:
         """Return ``serving``, ``joining``, ``stuck`` or ``read-only``."""
         kinds = {kind for kind, _, _ in found["trouble"]}
-        if self.fault or kinds & {"settings", "disk"}:
+        if self.fault or kinds & {"settings", "disk", "table"}:
             return "read-only"
         if "stuck" in kinds:
             return "stuck"
@@ -235,7 +235,10 @@ class NodeFigures:
         longest = self._settings.max_staleness
         if longest is None:
             return None
-        return 0.0 if found["behind"] is None else max(0.0, longest - float(found["behind"]))
+        hides = any(kind == "table" for kind, _, _ in found["trouble"])
+        if hides or found["behind"] is None:
+            return 0.0
+        return max(0.0, longest - float(found["behind"]))
 
     def trouble(self, found: dict[str, Any]) -> list[dict[str, Any]]:
         """Return its current troubles: kind, text, since."""

@@ -248,7 +248,7 @@ fn tell(batches: Vec<Batch>) {
 const ENDED: &str = "NODE the node has ended: the call was not done";
 /// The error of refused reads.
 pub const STALE: &str =
-    "STALE this node has not read its log to the end for longer than --max-staleness; ask another";
+    "STALE this node has not read its log to the end for longer than --max-staleness, or cannot write its table; ask another";
 const FOR_EVER: Time = Time::MAX;
 /// Bytes of a call and of an argument beside what they say.
 const OF_A_CALL: usize = 256;
