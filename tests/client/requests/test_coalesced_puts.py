@@ -432,6 +432,16 @@ def test_linger_ends_when_a_call_is_full(net: Net) -> None:
     assert len(set(asyncio.run(main()))) == MAX_BATCH
 
 
+@pytest.mark.parametrize("face", ["threads", "tasks"])
+def test_a_put_without_time_for_linger_is_sent_at_once(net: Net, face: str) -> None:
+    queue = net.client.queue(net.name, linger=3600)
+    if face == "threads":
+        assert queue._sent(1, timeout=20)
+    else:
+        assert asyncio.run(queue.aio._sent(1, timeout=20))
+    assert net.payloads() == [1]
+
+
 def test_linger_refuses_what_is_not_a_time(net: Net) -> None:
     with pytest.raises(ValueError, match="linger is -1"):
         net.client.queue(net.name, linger=-1)

@@ -27,8 +27,8 @@ class Send:
     """A message whose caller waits until it is put."""
 
     __slots__ = (
-        "alone", "bounded", "deadline", "done", "end", "error", "future", "gone", "message", "put",
-        "since", "taken",
+        "alone", "bounded", "deadline", "done", "end", "error", "future", "gone", "may_linger",
+        "message", "put", "since", "taken",
     )  # fmt: skip
 
     done: threading.Lock
@@ -37,7 +37,12 @@ class Send:
     """Resolved then, for a caller that is a task."""
 
     def __init__(
-        self, timeout: float, message: wire.Message, end: float | None, bounded: bool
+        self,
+        timeout: float,
+        message: wire.Message,
+        end: float | None,
+        bounded: bool,
+        linger: float = 0,
     ) -> None:
         self.message = message
         self.end = end
@@ -45,8 +50,13 @@ class Send:
         self.bounded = bounded
         """The engine must have answered by then, too."""
         self.since = time.monotonic()
-        self.deadline = end if bounded and end is not None else self.since + timeout
+        self.deadline = self.since + linger + timeout
         """Time by which the engine must answer a call that does not wait for room."""
+        self.may_linger = True
+        """The engine has at least half of its time after it has waited for others."""
+        if bounded and end is not None:
+            self.deadline = end
+            self.may_linger = not linger or end - self.since > 2 * linger
         self.put: Put | None = None
         self.error: InterlockError | ValueError | None = None
         self.alone = False

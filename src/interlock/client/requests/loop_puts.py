@@ -47,8 +47,8 @@ class LoopPuts:
 
     async def put(self, message: wire.Message, end: float | None, bounded: bool) -> Put:
         """Put a message; see `Handle.put`."""
-        send = Send(self._timeout, message, end, bounded)
-        if not self._waiting:
+        send = Send(self._timeout, message, end, bounded, self._linger)
+        if not self._waiting and send.may_linger:
             if self._is_sending or self._linger:
                 await self._gather(send)
             else:

@@ -23,6 +23,8 @@ from interlock.runtime.limits import MAX_BATCH
 
 _IDLE = 5.0
 """Seconds after which a thread that has nothing to send ends."""
+_AGAIN = 1.0
+"""Seconds after which a waiting put rings again: Ctrl-C may have hit the one that was to ring."""
 
 
 class ThreadPuts:
@@ -56,6 +58,8 @@ class ThreadPuts:
         self._bell: _queue.SimpleQueue[None] = _queue.SimpleQueue()
         self._thread: dict[str, object] = {}
         self._thread_id = 0
+        self._is_lingering = False
+        """The thread waits until more puts have gathered, and needs no ring."""
         _all.add(self)
 
     @property
@@ -65,24 +69,21 @@ class ThreadPuts:
 
     def put(self, message: wire.Message, end: float | None, bounded: bool) -> Put:
         """Put a message; see `Handle.put`."""
-        send = Send(self._timeout, message, end, bounded)
-        if self._waiting:
+        send = Send(self._timeout, message, end, bounded, self._linger)
+        if self._waiting or not send.may_linger or self._is_nested():
             return self._put_alone(send)
+        is_carried = False
         turn = self._turn
-        if self._linger or self._pending or not turn.acquire(False):
+        try:
+            # Within the block, because Ctrl-C may come when the turn has just been taken. Others
+            # may have gathered just before it was.
+            if not (self._linger or self._pending) and turn.acquire(False) and not self._pending:
+                is_carried = True
+                self._carry([send])
+        finally:
+            self._pass_on()
+        if not is_carried:
             self._gather(send)
-        else:
-            try:
-                # Another may have gathered before this thread got its turn.
-                is_first = not self._pending
-                if is_first:
-                    self._carry([send])
-            finally:
-                turn.release()
-                if self._pending:
-                    self._ring()
-            if not is_first:
-                self._gather(send)
         if send.put is not None:
             return send.put
         if send.error is not None:
@@ -112,22 +113,23 @@ class ThreadPuts:
 
     def _gather(self, send: Send) -> None:
         """Wait until a put was sent with others. Without an outcome its caller sends it."""
-        if self._turn._is_owned() or self._thread_id == _thread.get_ident() or sys.is_finalizing():
-            # Nobody would send it while this thread waits.
-            return
         send.done = threading.Lock()
         send.done.acquire()
         try:
             self._pending.append(send)
-            if self._linger:
-                if len(self._pending) in (1, MAX_BATCH):
-                    self._ring()
-            elif self._turn.acquire(False):
-                # The call in flight has ended, perhaps before this put was there.
-                self._turn.release()
+            if not self._linger:
+                try:
+                    # The call in flight may have ended before this put was there.
+                    self._turn.acquire(False)
+                finally:
+                    self._pass_on()
+            elif not self._is_lingering or len(self._pending) >= MAX_BATCH:
                 self._ring()
-            left = max(send.deadline - time.monotonic(), 0.0)
-            answered = send.done.acquire(timeout=min(left, threading.TIMEOUT_MAX))
+            answered = False
+            while not answered and (left := send.deadline - time.monotonic()) > 0:
+                answered = send.done.acquire(timeout=min(left, _AGAIN + self._linger))
+                if not answered:
+                    self._ring()
         except BaseException:
             send.gone = True
             raise
@@ -141,50 +143,76 @@ class ThreadPuts:
             send.gone = True
             raise send.late()
 
+    def _is_nested(self) -> bool:
+        """Nobody would send a put of this thread while it waits: a signal handler or a destructor
+        makes it in the middle of another, or the interpreter ends."""
+        turn, thread = self._turn, self._thread_id
+        return turn._is_owned() or thread == _thread.get_ident() or sys.is_finalizing()
+
+    def _pass_on(self) -> None:
+        """Return the turn if this thread has it, and ring for those who have gathered."""
+        try:
+            self._turn.release()
+        except RuntimeError:
+            # Another has it, and rings.
+            return
+        if self._pending:
+            self._ring()
+
     def _ring(self) -> None:
         """Make the thread look; it is started if there is none."""
         self._bell.put(None)
-        me = object()
-        if self._thread.setdefault("thread", me) is me:
+        if "thread" not in self._thread:
             try:
                 # Not threading.Thread, whose start takes locks.
                 _thread.start_new_thread(self._send_gathered, ())
             except RuntimeError:
                 # The interpreter is ending, or no thread can be started.
-                self._thread.pop("thread", None)
                 self.wake()
 
     def _send_gathered(self) -> None:
-        threading.current_thread().name = "interlock-puts"
-        self._thread_id = _thread.get_ident()
-        with contextlib.suppress(_queue.Empty):
-            while True:
-                self._bell.get(timeout=_IDLE)
-                self._wait_for_more()
-                # A thread that has the turn rings when it returns it.
-                if self._turn.acquire(False):
-                    try:
-                        while self._pending:
-                            self._send()
-                    finally:
-                        self._turn.release()
-                    if self._pending:
-                        self._bell.put(None)
-        self._thread_id = 0
-        self._thread.pop("thread", None)
-        if self._pending:
-            self._ring()
+        # Claimed here, because Ctrl-C may come before or after the start, but not in this thread.
+        me = object()
+        if self._thread.setdefault("thread", me) is not me:
+            return
+        try:
+            threading.current_thread().name = "interlock-puts"
+            self._thread_id = _thread.get_ident()
+            with contextlib.suppress(_queue.Empty):
+                while True:
+                    self._bell.get(timeout=_IDLE)
+                    if self._linger:
+                        self._wait_for_more()
+                    # A thread that has the turn rings when it returns it.
+                    if self._turn.acquire(False):
+                        try:
+                            while self._pending:
+                                self._send()
+                        finally:
+                            self._turn.release()
+                        if self._pending:
+                            self._bell.put(None)
+        finally:
+            self._thread_id = 0
+            self._thread.pop("thread", None)
+            if self._pending:
+                self._ring()
 
     def _wait_for_more(self) -> None:
-        while self._linger and 0 < len(self._pending) < MAX_BATCH:
-            try:
+        # Set before it looks: a put that sees it set is seen.
+        self._is_lingering = True
+        try:
+            while 0 < len(self._pending) < MAX_BATCH:
                 left = self._pending[0].since + self._linger - time.monotonic()
-            except IndexError:
-                break
-            if left <= 0:
-                break
-            with contextlib.suppress(_queue.Empty):
-                self._bell.get(timeout=left)
+                if left <= 0:
+                    break
+                with contextlib.suppress(_queue.Empty):
+                    self._bell.get(timeout=left)
+        except IndexError:
+            # The handle was closed meanwhile.
+            pass
+        finally:
+            self._is_lingering = False
 
     def _send(self) -> None:
         """Send one call, and let its callers continue."""
@@ -193,12 +221,15 @@ class ThreadPuts:
         try:
             if sends:
                 self._carry(sends)
-        except Exception as error:
+        except BaseException as error:
             failure = error
-        for send in sends:
-            if failure is not None and send.is_open:
-                send.refused(failure)
-            send.done.release()
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            for send in sends:
+                if failure is not None and send.is_open:
+                    send.refused(failure)
+                send.done.release()
         # Callers that put again immediately are in the next call.
         time.sleep(0)
 
