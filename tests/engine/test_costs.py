@@ -78,3 +78,14 @@ def test_listing_by_pages_costs_the_same_per_message_in_a_long_queue(
         assert listed(queue, **options) == list(range(first, count))
     few, many = taken
     assert many < 1.5 * few
+
+
+@pytest.mark.parametrize("count", [FEW, MANY])
+def test_a_page_of_messages_or_hot_keys_is_one_command_on_the_hub(hub_url: str, count: int) -> None:
+    with Costs(hub_url) as costs:
+        queue = costs.queue(count)
+        ids = [one.id for one in queue.messages(5)]
+        assert costs.of(lambda: queue.messages(5)) == 1
+        assert costs.of(lambda: queue.messages(5, after=ids[-1])) == 1
+        assert costs.of(lambda: queue.hot_keys(5)) == 1
+        assert [one.id for one in queue.messages(9)][:5] == ids

@@ -189,6 +189,7 @@ impl Engine {
                 b"queues",
                 b"queues-cursor",
                 b"events",
+                b"ordered",
             ];
             if settings.journal.is_some() {
                 told.push(b"journal");

@@ -12,7 +12,9 @@ from tests.engine.timed import WIRE
 LISTED = """
 il1_configure   the value of DURABILITY: the server's on Redis, none without a journal
 il1_scan        order: each tells all messages, in an order of its own
-il1_hot         order, as in il1_scan
+                with `rising` by id, on the hub only: the scheduler's tests compare it
+il1_hot         order, as in il1_scan; on the hub the deepest 1,000 first
+il1_dead_letters  with KEY the hub searches all, Redis 10,000: test_bounded_answers.py
 il1_paused      order, as in il1_scan
 an error        the model tells its code only; the text is compared between the servers
 over 1,000      what one call leaves to the next is not modelled: test_two_servers.py compares it

@@ -24,7 +24,7 @@ use crate::wire::functions::Function;
 use crate::wire::limits::*;
 use crate::Outcome;
 
-/// Lanes that one call of `il1_hot` tells, about.
+/// Lanes that one call of `il1_hot` tells, at most.
 const LANES: usize = 1000;
 /// Number of counts that replies name before the other figures.
 const FIRST_COUNTS: usize = 21;
@@ -139,7 +139,7 @@ impl Queue {
 
     /// `il1_scan` of the dead letters, or of the messages that have a key.
     fn scan_part<A: Args + ?Sized>(
-        &self,
+        &mut self,
         from: &mut Reader<'_, A>,
         cursor: u64,
         count: usize,
@@ -166,8 +166,26 @@ impl Queue {
                 Ok(())
             }
             b"ids" => self.scan_ids(from, cursor, count, out),
+            b"rising" => {
+                from.end()?;
+                self.scan_in_order(cursor, count, out);
+                Ok(())
+            }
             _ => from.bad(|| "what".into(), "is not dead, newest, key, delayed or ids"),
         }
+    }
+
+    fn scan_in_order(&mut self, cursor: u64, count: usize, out: &mut Vec<u8>) {
+        let (mut told, mut bytes) = (Strings::default(), 0);
+        // Until all ids are in order, a page is empty and the next one begins at the same id.
+        let next = match self.scheduler.order_ids() {
+            false => cursor.max(1),
+            true => self.scheduler.scan_in_order(cursor, count, |seen| {
+                bytes += self.tell_message(&seen, &mut told);
+                bytes < MAX_TOLD
+            }),
+        };
+        told.end_behind(next, out);
     }
 
     fn scan_key(&self, key: KeyRef<'_>, cursor: u64, count: usize, out: &mut Vec<u8>) {
@@ -266,26 +284,25 @@ impl Queue {
         let key = if from.more() { Some(key(from, || "key".into())?) } else { None };
         from.end()?;
         let mut told = Strings::default();
-        let carries = |dead: &Dead<Body>| {
-            key.is_none_or(|key| dead.keys.iter().any(|(one, _)| one.as_bytes() == key.bytes))
-        };
-        let (mut left, mut looked_at, mut bytes) = (count, 0, 0);
+        let (mut left, mut bytes) = (count, 0);
         let mut tell = |letters: &mut dyn Iterator<Item = &Dead<Body>>| {
             for dead in letters {
-                if carries(dead) {
-                    tell_dead(dead, &mut told);
-                    left -= 1;
-                    bytes += bytes_of(dead);
-                }
-                looked_at += if key.is_some() { 1 + dead.keys.len() } else { 0 };
-                if left == 0 || looked_at >= MAX_LOOKED_AT || bytes >= MAX_TOLD {
+                tell_dead(dead, &mut told);
+                left -= 1;
+                bytes += bytes_of(dead);
+                if left == 0 || bytes >= MAX_TOLD {
                     break;
                 }
             }
         };
-        match after {
-            None => tell(&mut self.scheduler.all_dead()),
-            Some(id) => {
+        match (key, after) {
+            (Some(key), after) => {
+                if let Some(mut letters) = self.scheduler.dead_on(key.bytes, after) {
+                    tell(&mut letters);
+                }
+            }
+            (None, None) => tell(&mut self.scheduler.all_dead()),
+            (None, Some(id)) => {
                 if let Some(mut letters) = self.scheduler.dead_after(id) {
                     tell(&mut letters);
                 }
@@ -295,12 +312,25 @@ impl Queue {
         Ok(())
     }
 
-    fn hot(&self, cursor: u64, out: &mut Vec<u8>) {
+    fn hot(&mut self, cursor: u64, out: &mut Vec<u8>) {
         let mut told = Strings::default();
-        let next = self.scheduler.scan_lanes(cursor, LANES, |key, depth| {
+        let mut count = 0;
+        let each = |key: &[u8], depth: u32| {
             told.text(key);
             told.number(depth.into());
-        });
+            count += 1;
+        };
+        let next = match cursor {
+            // Those that most callers ask for; then all lanes, by place.
+            0 => {
+                self.scheduler.deepest_lanes(LANES, each);
+                u64::from(count == LANES)
+            }
+            place => match self.scheduler.scan_lanes(place - 1, LANES, each) {
+                0 => 0,
+                next => next + 1,
+            },
+        };
         told.end_behind(next, out);
     }
 

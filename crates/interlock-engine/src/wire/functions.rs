@@ -65,7 +65,7 @@ pub enum Function {
     Stats,
     /// `il1_peek ID`.
     Peek,
-    /// `il1_scan CURSOR COUNT [dead | newest | key KEY | delayed KEY | ids ID ...]`.
+    /// `il1_scan CURSOR COUNT [dead | newest | key KEY | delayed KEY | ids ID ... | rising]`.
     Scan,
     /// `il1_paused CURSOR`.
     Paused,

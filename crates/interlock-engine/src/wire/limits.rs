@@ -72,9 +72,6 @@ pub const MAX_ASKED: usize = 4096;
 /// Requests that wait for one worker; beyond it the oldest is dropped.
 pub const MAX_REQUESTS: usize = 16;
 
-/// Dead letters and their keys examined by one call that asks for a key.
-pub const MAX_LOOKED_AT: usize = 10_000;
-
 /// Messages that one call counts behind others.
 pub const MAX_WALKED: u64 = 2000;
 

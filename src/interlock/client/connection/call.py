@@ -70,6 +70,8 @@ class Engine:
         self.library = library or Library()
         self.nodes = Nodes(target)
         self.servers: dict[str, Server] = {}
+        self.is_ordered = self._memory is not None
+        """Every server known lists messages and keys in order."""
         self.is_older = False
         """A server is of a release that keeps shorter errors and does not know DEFER."""
         self.losses = 0
@@ -327,6 +329,7 @@ class Engine:
                     self.servers[address] = Server(parks, said.most_keys, said.features)
                     every = self.servers.values()
                     self.is_older = any("events" not in one.features for one in every)
+                    self.is_ordered = all("ordered" in one.features for one in every)
                     if not parks:
                         yield from server_settings.watched(address, patience.share())
                     return

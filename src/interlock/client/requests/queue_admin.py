@@ -149,12 +149,12 @@ class Operations:
         return (yield from wire_queue.roots(self.on(session), limit, long, walk))
 
     def hot_keys(self, session: Session[Any], n: int) -> Request[list[HotKey]]:
-        """Return the deepest lanes; it scans all of them."""
+        """Return the deepest lanes; it scans all, unless the server begins with the deepest."""
         n = check_limit("hot_keys()", n, named="n")
-        depths: dict[bytes, int] = {}
-        cursor = b""
-        while cursor != b"0":
-            cursor, some = yield from wire_queue.hot(self.on(session), cursor or b"0")
+        cursor, depths = yield from wire_queue.hot(self.on(session), b"0")
+        is_enough = len(depths) >= n and self._handle.engine.is_ordered
+        while cursor != b"0" and not is_enough:
+            cursor, some = yield from wire_queue.hot(self.on(session), cursor)
             depths |= some
         deepest = heapq.nsmallest(n, depths.items(), key=lambda one: (-one[1], one[0]))
         return [HotKey(key, depth) for key, depth in deepest]
@@ -164,15 +164,16 @@ class Operations:
     ) -> Request[list[DeadLetter[Any]]]:
         """Return the first dead letters, with a key those that carry it.
 
-        The key is not passed to the server, which examines only a limited number of them.
+        The key is not passed to a server that examines only a limited number of them.
         """
         limit = check_limit("dead_letters()", limit)
         named = canonical("dead_letters()", key)
         found: list[Letter] = []
         after: int | None = None
         while len(found) < limit:
-            count = min(limit - len(found), MAX_BATCH) if named is None else MAX_BATCH
-            some = yield from wire_queue.dead_letters(self.on(session), count, after)
+            asked = named if self._handle.engine.is_ordered else None
+            count = min(limit - len(found), MAX_BATCH) if named == asked else MAX_BATCH
+            some = yield from wire_queue.dead_letters(self.on(session), count, after, asked)
             if not some:
                 break
             found += _on(some, named)
@@ -182,7 +183,7 @@ class Operations:
     def messages(
         self, session: Session[Any], limit: int, state: object, key: Key | None, after: object
     ) -> Request[list[QueuedMessage[Any]]]:
-        """Return the wanted messages with the smallest ids; it scans all."""
+        """Return the wanted messages with the smallest ids."""
         found = yield from self.stored(session, limit, state, key, after)
         return [self._queued(one) for one in found]
 
@@ -203,19 +204,41 @@ class Operations:
         shown = yield from listing.page(self.on(session), ids, least, limit, wanted)
         if len(shown) < limit:
             # Messages put since that listing began have larger ids.
-            behind = ids[-1] if ids else least
-            some, ids = yield from self._first(session, limit - len(shown), state, named, behind)
+            behind, missing = ids[-1] if ids else least, limit - len(shown)
+            some, ids = yield from self._first(session, missing, state, named, behind)
             shown += some
         last = shown[-1].id if shown else least
         self._listings.moved(place, (named, state, last), ids)
         return shown
 
+    def _next(
+        self, session: Session[Any], limit: int, state: object, least: int
+    ) -> Request[list[Stored]]:
+        """Return the wanted messages with the smallest ids above one, from a server that lists them
+        in order."""
+        found: list[Stored] = []
+        if _nobodys(least + 1):
+            return found
+        cursor = str(least + 1).encode()
+        while len(found) < limit and cursor != b"0":
+            count = min(limit - len(found), MAX_BATCH) if state is None else _PAGE
+            cursor, some = yield from wire_queue.scan(self.on(session), cursor, count, "rising")
+            found += [one for one in some if state in (None, one.state)]
+        return found[:limit]
+
     def _first(
         self, session: Session[Any], limit: int, state: object, named: bytes | None, least: int
     ) -> Request[tuple[list[Stored], array[int]]]:
-        """Return the wanted messages with the smallest ids above one, and further ids."""
+        """Return the wanted messages with the smallest ids above one, and further ids: of
+        those that a scan of all found, if the server does not list in order."""
         found: dict[int, Stored] = {}
         ids = listing.Found()
+        engine = self._handle.engine
+        if not engine.is_ordered and not engine.servers:
+            # The first call to a server learns what it can do.
+            yield from wire_queue.lease_token(self.on(session), 1)
+        if named is None and engine.is_ordered:
+            return (yield from self._next(session, limit, state, least)), ids.rising()
         for part in _parts(named):
             cursor = b""
             while cursor != b"0":

@@ -54,8 +54,9 @@ def configured(call: Call, *options: Argument) -> Request[dict[str, str]]:
     return words((yield from call("configure", *options)))
 
 
-Part = Literal["dead", "newest", "key", "delayed"]
-"""Part that il1_scan reads: dead letters, a key's lane, or a key's delayed messages."""
+Part = Literal["dead", "newest", "key", "delayed", "rising"]
+"""Part that il1_scan reads: dead letters, a key's lane, or a key's delayed messages; rising: all
+messages in the order of their ids, from a server with the feature ``ordered``."""
 
 
 def scan(
@@ -119,12 +120,16 @@ def hot(call: Call, cursor: bytes) -> Request[tuple[bytes, dict[bytes, int]]]:
     return depths((yield from call("hot", cursor)))
 
 
-def dead_letters(call: Call, count: int, after: int | None) -> Request[list[Letter]]:
-    """Return up to ``count`` dead letters in the order of their deaths.
+def dead_letters(
+    call: Call, count: int, after: int | None, key: bytes | None = None
+) -> Request[list[Letter]]:
+    """Return up to ``count`` dead letters in the order of their deaths, with a key those on it.
 
-    They follow the one with this id, if it is not None.
+    They follow the one with this id, if it is not None. A server without the feature ``ordered``
+    searches only some of the dead letters for the key.
     """
-    return letters((yield from call("dead_letters", count, "" if after is None else after)))
+    more = [] if key is None else [key]
+    return letters((yield from call("dead_letters", count, "" if after is None else after, *more)))
 
 
 def paused(call: Call, cursor: bytes) -> Request[tuple[bytes, set[bytes]]]:

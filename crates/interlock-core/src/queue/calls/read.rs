@@ -165,6 +165,30 @@ impl<P> Scheduler<P> {
         })
     }
 
+    /// Puts the ids in order for `scan_in_order`, some in each call, and keeps them so until the
+    /// queue is empty. Returns whether all are.
+    pub fn order_ids(&mut self) -> bool {
+        self.records.order_some(PLACES)
+    }
+
+    /// Passes up to `count` unsettled messages to `each` in the order of their ids, from the id `from`
+    /// on, until it returns false. Returns the id to continue from, 0 when all were seen.
+    pub fn scan_in_order(
+        &self,
+        from: u64,
+        count: usize,
+        mut each: impl FnMut(Seen<'_, P>) -> bool,
+    ) -> u64 {
+        let mut left = count;
+        for at in self.records.in_order(from) {
+            if left == 0 {
+                return self.records[at].id;
+            }
+            left = if each(self.seen_at(at)) { left - 1 } else { 0 };
+        }
+        0
+    }
+
     /// The unsettled messages in a key's lane, in sequence: those behind message `after`, or all if it is
     /// not in the lane.
     pub fn on_key(&self, key: KeyRef<'_>, after: u64) -> impl Iterator<Item = Seen<'_, P>> {
@@ -203,6 +227,14 @@ impl<P> Scheduler<P> {
             each(lane.key.as_bytes(), lane.depth);
             Some(true)
         })
+    }
+
+    /// The lanes on which most messages stand, up to `count` of them, deepest first: key and depth.
+    pub fn deepest_lanes(&mut self, count: usize, mut each: impl FnMut(&[u8], u32)) {
+        for number in self.lanes.deepest(count) {
+            let lane = self.lanes.lane(number);
+            each(lane.key.as_bytes(), lane.depth);
+        }
     }
 
     /// Like `scan`, for what is paused. The queue itself comes first, as an empty key.
@@ -261,6 +293,12 @@ impl<P> Scheduler<P> {
         self.dead.after(id)
     }
 
+    /// Returns those that carry a key, and died after this one, if one is given; `None` if that dead
+    /// letter does not exist.
+    pub fn dead_on(&self, key: &[u8], id: Option<u64>) -> Option<impl Iterator<Item = &Dead<P>>> {
+        self.dead.on_key_after(key, id)
+    }
+
     /// Returns those that died before this one, the newest first; `None` if this dead letter does
     /// not exist.
     pub fn dead_before(&self, id: u64) -> Option<impl Iterator<Item = &Dead<P>>> {
@@ -315,3 +353,51 @@ fn some_places(
 
 /// Places that one call looks at.
 const PLACES: u32 = 20_000;
+
+#[cfg(test)]
+mod tests {
+    use crate::queue::parts::watch::Watch;
+    use crate::queue::scheduler::{Put, Scheduler};
+    use crate::queue::types::Options;
+
+    /// Returns the ids of all pages in order, and the number of pages.
+    fn in_order(scheduler: &mut Scheduler<u64>, count: usize) -> (Vec<u64>, usize) {
+        let (mut found, mut from, mut pages) = (Vec::new(), 1, 0);
+        while from != 0 {
+            pages += 1;
+            if scheduler.order_ids() {
+                from = scheduler.scan_in_order(from, count, |seen| {
+                    found.push(seen.id);
+                    true
+                });
+            }
+        }
+        (found, pages)
+    }
+
+    #[test]
+    fn messages_come_in_the_order_of_their_ids_while_others_are_put_and_settled() {
+        let mut rng = fastrand::Rng::with_seed(6);
+        let mut scheduler: Scheduler<u64> = Scheduler::new(Options::default(), Watch::off());
+        let mut live = std::collections::BTreeSet::new();
+        // Slots in no order, and more of them than one call puts in order.
+        for round in 0..100_000 {
+            if round > 60_000 && round % 997 == 0 {
+                scheduler.order_ids();
+            }
+            let id = scheduler.put(1, &Put::default(), &mut Some(round)).unwrap().id;
+            live.insert(id);
+            let other = rng.u64(1..=id);
+            if rng.bool() && live.remove(&other) {
+                assert!(scheduler.cancel(1, other).is_some());
+            }
+        }
+        let wanted: Vec<u64> = live.iter().copied().collect();
+        let (found, pages) = in_order(&mut scheduler, 100);
+        assert!(found == wanted, "{} instead of {}", found.len(), wanted.len());
+        assert_eq!(pages, wanted.len().div_ceil(100));
+        scheduler.cancel_all(1);
+        let id = scheduler.put(1, &Put::default(), &mut Some(0)).unwrap().id;
+        assert_eq!(in_order(&mut scheduler, 100).0, [id]);
+    }
+}

@@ -216,8 +216,25 @@ impl<P> DeadLetters<P> {
 
     /// Those that carry a key, oldest dead first.
     pub fn on_key(&self, key: &[u8]) -> impl Iterator<Item = &Dead<P>> {
+        self.on_key_from(key, 0)
+    }
+
+    /// Those of them that died after this one, if one is given; `None` if that does not exist.
+    pub fn on_key_after(
+        &self,
+        key: &[u8],
+        id: Option<u64>,
+    ) -> Option<impl Iterator<Item = &Dead<P>>> {
+        let first = match id {
+            None => 0,
+            Some(id) => *self.order_of.get(&id)? + 1,
+        };
+        Some(self.on_key_from(key, first))
+    }
+
+    fn on_key_from(&self, key: &[u8], first: u64) -> impl Iterator<Item = &Dead<P>> {
         let key = Key::new(key);
-        let orders = self.by_key.range((key.clone(), 0)..=(key, u64::MAX));
+        let orders = self.by_key.range((key.clone(), first)..=(key, u64::MAX));
         orders.map(|(_, order)| &self.letters[order])
     }
 
@@ -267,6 +284,10 @@ mod tests {
             let wanted: Vec<u64> = letters.iter().filter(carries).map(|dead| dead.id).collect();
             let found: Vec<u64> = letters.on_key(name.as_bytes()).map(|dead| dead.id).collect();
             assert_eq!(found, wanted, "on {name:?}");
+            for (at, &id) in wanted.iter().enumerate().step_by(50) {
+                let later = letters.on_key_after(name.as_bytes(), Some(id)).unwrap();
+                assert!(later.map(|dead| dead.id).eq(wanted[at + 1..].iter().copied()));
+            }
         }
         assert_eq!(letters.by_key.len(), letters.iter().map(distinct).sum());
     }

@@ -1,5 +1,6 @@
 //! The unsettled messages, found by slot number or id, and the data that only few messages have.
 
+use std::collections::BTreeSet;
 use std::ops::Index;
 use std::sync::Arc;
 
@@ -17,7 +18,21 @@ pub struct Records<P> {
     places: Places,
     /// Bytes of the last errors of messages, with their allocations.
     errors: usize,
+    /// The ids in order, from the first call that asked for it until the queue is empty.
+    order: Option<Box<IdOrder>>,
 }
+
+/// The ids of the unsettled messages in order: where ids are times, `next_from` would cross long gaps.
+#[derive(Debug)]
+struct IdOrder {
+    ids: BTreeSet<u64>,
+    /// Messages in slots from here to before `end` may be missing. Those put later are not.
+    at: u32,
+    end: u32,
+}
+
+/// Bytes of an id in the order, about: nodes filled from one side are half full.
+const ORDERED: usize = 20;
 
 /// Data of a message that was removed.
 #[derive(Debug)]
@@ -33,12 +48,14 @@ pub struct Removed<P> {
 
 impl<P> Records<P> {
     pub fn new() -> Self {
-        Records { messages: Slab::new(), extras: Slab::new(), places: Places::new(), errors: 0 }
+        let (messages, extras, places) = (Slab::new(), Slab::new(), Places::new());
+        Records { messages, extras, places, errors: 0, order: None }
     }
 
     /// Bytes of records and tables, including unused capacity.
     pub fn bytes(&self) -> usize {
-        self.messages.bytes() + self.extras.bytes() + self.places.bytes()
+        let order = self.order.as_ref().map_or(0, |order| order.ids.len() * ORDERED);
+        self.messages.bytes() + self.extras.bytes() + self.places.bytes() + order
     }
 
     /// Bytes of the last errors.
@@ -72,6 +89,9 @@ impl<P> Records<P> {
         let at = self.messages.insert(message);
         let messages = &self.messages;
         self.places.insert(id, at, |place| messages[place].id);
+        if let Some(order) = &mut self.order {
+            order.ids.insert(id);
+        }
         at
     }
 
@@ -85,6 +105,12 @@ impl<P> Records<P> {
         });
         let messages = &self.messages;
         self.places.remove(removed.id, at, |place| messages[place].id);
+        if let Some(order) = &mut self.order {
+            order.ids.remove(&removed.id);
+            if messages.len() == 0 {
+                self.order = None;
+            }
+        }
         removed
     }
 
@@ -112,6 +138,26 @@ impl<P> Records<P> {
     /// most; if it finds none, returns the id to continue from, and `NONE`.
     pub fn next_from(&self, from: u64, end: u64, steps: u32) -> (u64, u32) {
         self.places.next_from(from, end, steps, |place| self.messages[place].id)
+    }
+
+    /// Looks at up to `most` slots whose ids are not in order yet. Returns whether all are.
+    pub fn order_some(&mut self, most: u32) -> bool {
+        let Records { messages, order, .. } = self;
+        let order = order.get_or_insert_with(|| {
+            Box::new(IdOrder { ids: BTreeSet::new(), at: 0, end: messages.end() })
+        });
+        let until = order.at.saturating_add(most).min(order.end);
+        let found = (order.at..until).filter_map(|at| messages.get(at));
+        order.ids.extend(found.filter(|message| message.state.is_some()).map(|m| m.id));
+        order.at = until;
+        until == order.end
+    }
+
+    /// Returns the slots of unsettled messages in the order of their ids, from an id on: of all that
+    /// `order_some` has put in order.
+    pub fn in_order(&self, from: u64) -> impl Iterator<Item = u32> + '_ {
+        let ids = self.order.iter().flat_map(move |order| order.ids.range(from..));
+        ids.filter_map(|&id| self.find(id))
     }
 
     #[inline]
