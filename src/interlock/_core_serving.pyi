@@ -256,6 +256,12 @@ class LogNode:
     def news(self) -> list[tuple[str, str]]:
         """Return the events since the last call: a word for each, and a text."""
 
+    def wait_for_event(self, seen: int, seconds: float) -> int:
+        """Wait this long for more events than those seen; return their number."""
+
+    def wake(self) -> None:
+        """End the waits for an event."""
+
     def changed(
         self, since: tuple[int, int, int], most: int, seconds: float
     ) -> (

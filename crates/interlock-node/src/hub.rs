@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use interlock_hub::system::wake::WakeUp;
@@ -14,6 +13,7 @@ use interlock_hub::tables::writes::{
 use interlock_log::apply::Answer;
 use interlock_log::entry::MOST_ARGUMENTS;
 
+use crate::events::Events;
 use crate::node::{Clients, News, Refused, Unacknowledged, Write};
 
 /// Writes on their way from a hub's workers to the loop of its node.
@@ -104,16 +104,16 @@ type Waits = (Waiting, bool);
 /// The loop's side of a hub's writes.
 pub struct HubClients {
     writes: Arc<HubWrites>,
-    news: Sender<News>,
+    events: Arc<Events>,
     /// Waiting clients, by tickets from `first` on; `None`: already answered.
     waiting: VecDeque<Option<Waits>>,
     first: u64,
 }
 
 impl HubClients {
-    /// `news`: receives the node's news.
-    pub fn new(writes: Arc<HubWrites>, news: Sender<News>) -> HubClients {
-        HubClients { writes, news, waiting: VecDeque::new(), first: 0 }
+    /// `events`: receives the node's news.
+    pub fn new(writes: Arc<HubWrites>, events: Arc<Events>) -> HubClients {
+        HubClients { writes, events, waiting: VecDeque::new(), first: 0 }
     }
 
     fn waits(&mut self, ticket: u64) -> Option<Waits> {
@@ -210,8 +210,7 @@ impl Clients for HubClients {
     }
 
     fn tell(&mut self, news: News) {
-        // A receiver that no longer listens has ended.
-        let _ = self.news.send(news);
+        self.events.tell(news);
     }
 }
 

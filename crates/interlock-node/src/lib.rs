@@ -24,6 +24,7 @@ compile_error!("a node runs on Linux only");
 
 pub mod bridge;
 pub mod connection;
+pub mod events;
 pub mod files;
 pub mod hub;
 mod kept;

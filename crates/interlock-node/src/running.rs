@@ -3,7 +3,7 @@
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::mpsc::{channel, Receiver};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -19,6 +19,7 @@ use interlock_log::rows::{self, Rows, Writers};
 use interlock_stores::disk::folder::Folder;
 use interlock_table::Table;
 
+use crate::events::Events;
 use crate::files;
 use crate::hub::{HubClients, HubWrites};
 use crate::log::LogPort;
@@ -63,7 +64,6 @@ pub struct Figures {
 
 pub struct Running {
     shared: Arc<Shared>,
-    news: Mutex<Receiver<News>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     rows: rows::Settings,
     name: Vec<u8>,
@@ -84,6 +84,7 @@ struct Shared {
     brought: Mutex<Vec<Bring>>,
     has_ended: AtomicBool,
     figures: Mutex<Figures>,
+    events: Arc<Events>,
     writes: Arc<HubWrites>,
 }
 
@@ -108,8 +109,8 @@ impl Running {
         let (limits, rules) = (settings.limits, Rules::ALL);
         let own_name = name.clone();
         let setup = Setup { name, node, machine, genesis, limits, rules };
-        let (tell, news) = channel();
-        let clients = HubClients::new(writes.clone(), tell);
+        let events = Arc::<Events>::default();
+        let clients = HubClients::new(writes.clone(), events.clone());
         let table = Box::new(InTable::new(table).opens(reads));
         let mut node =
             Node::<Rows, _, _>::new(settings.log, setup, disk, clients, table, settings.pace)
@@ -127,6 +128,7 @@ impl Running {
             brought: Mutex::default(),
             has_ended: AtomicBool::new(false),
             figures: Mutex::default(),
+            events,
             writes,
         });
         let own = shared.clone();
@@ -136,6 +138,7 @@ impl Running {
             // The panic's message is on stderr; the owner sees that the node has ended.
             let _ = catch_unwind(run);
             own.has_ended.store(true, SeqCst);
+            own.events.add();
             own.writes.end();
             // Later callers see that the node has ended; those that already wait learn it here.
             lock(&own.asked).clear();
@@ -143,9 +146,9 @@ impl Running {
         };
         let thread = std::thread::Builder::new().name("node-log".into()).spawn(run);
         let thread = thread.map_err(|error| error.to_string())?;
-        let (news, thread) = (Mutex::new(news), Mutex::new(Some(thread)));
+        let thread = Mutex::new(Some(thread));
         let (rows, name, made) = (settings.rows, own_name, AtomicU64::new(0));
-        Ok(Running { shared, news, thread, rows, name, made })
+        Ok(Running { shared, thread, rows, name, made })
     }
 
     pub fn figures(&self) -> Figures {
@@ -179,7 +182,18 @@ impl Running {
 
     /// Returns the news since the last call.
     pub fn news(&self) -> Vec<News> {
-        lock(&self.news).try_iter().collect()
+        self.shared.events.take()
+    }
+
+    /// Returns the number of the node's events, once there are more than those `seen` or the time is
+    /// over: news, the begin and end of troubles, of serving and of the need for a snapshot.
+    pub fn wait_for_event(&self, seen: u64, time: Duration) -> u64 {
+        self.shared.events.wait(seen, time)
+    }
+
+    /// Ends the waits for an event.
+    pub fn wake(&self) {
+        self.shared.events.add();
     }
 
     /// Returns whether the node has ended on its own, because of a bug.
@@ -318,7 +332,7 @@ fn run(node: &mut Node<Rows, Folder, HubClients>, shared: &Shared) {
         }
         told = now;
         let store = node.replica_state().map(Rows::store);
-        *lock(&shared.figures) = Figures {
+        let figures = Figures {
             standing: node.standing(),
             rows: store.map_or(0, |store| store.rows()),
             tombstones: store.map_or(0, |store| store.tombstones() as u64),
@@ -328,8 +342,19 @@ fn run(node: &mut Node<Rows, Folder, HubClients>, shared: &Shared) {
             newest: node.newest(),
             checksum: store.map_or(0, |store| store.checksum()),
         };
+        let before = std::mem::replace(&mut *lock(&shared.figures), figures.clone());
+        if state(&before) != state(&figures) {
+            shared.events.add();
+        }
     }
     node.end();
+}
+
+/// The part of a node's figures of which a change is an event.
+fn state(figures: &Figures) -> (bool, bool, bool, Vec<&'static str>) {
+    let Standing { serves, at_end, told, .. } = &figures.standing;
+    let troubles = told.troubles.iter().map(|trouble| trouble.kind).collect();
+    (*serves, at_end.is_some(), figures.needs_snapshot, troubles)
 }
 
 /// Describes how the settings of a log differ from this node's.

@@ -95,15 +95,14 @@ class Membership:
     def _announce(self) -> None:
         own = self._own()
         try:
-            if self._name:
-                before = [one for one in announcements(self._client, self._cluster)
-                          if one.id == own.id and one.since != own.since]  # fmt: skip
-                self.twin = before[0] if before else None
-            announce(self._client, self._cluster, own, round(3 * ANNOUNCED * 1000))
             found = announcements(self._client, self._cluster)
+            announce(self._client, self._cluster, own, round(3 * ANNOUNCED * 1000))
         except EngineUnavailable as error:
             self._failed(error)
             return
+        if self._name:
+            before = [one for one in found if one.id == own.id and one.since != own.since]
+            self.twin = before[0] if before else None
         self._name = own.id
         self._announced_at = time.monotonic()
         if self.trouble:

@@ -36,7 +36,7 @@ MOST_TRANSFERS = 16
 UNUSED = 60.0
 """Seconds after which an unused transfer is closed."""
 LOOKED = 0.5
-"""Seconds between two looks at whether the node needs one."""
+"""Seconds between two looks at whether the node needs one, until it serves."""
 TIMEOUT = 10.0
 """Seconds for another node to answer."""
 INCOMING = "unfinished-00000000000000000000"
@@ -183,18 +183,25 @@ class Snapshots:
     def close(self) -> None:
         """End."""
         self._ends.set()
+        self._node.wake()
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._ends.wait(LOOKED):
-            found = self._node.figures()
+        events, pause = 0, LOOKED
+        while True:
+            looked = time.monotonic()
+            events = self._node.wait_for_event(events, pause)
+            if self._ends.wait(max(0.0, looked + LOOKED - time.monotonic())):
+                return
+            found, pause = self._node.figures(), LOOKED
             if found["needs_snapshot"]:
                 self._get()
             elif found["serves"]:
                 self._figures.lacking = ""
                 self._tried.clear()
                 self._look_at_peers()
+                pause = max(LOOKED, self._peers_at - time.monotonic())
 
     def _look_at_peers(self) -> None:
         """Look whether others would give a snapshot, before one is needed."""

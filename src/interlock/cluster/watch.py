@@ -17,7 +17,9 @@ from interlock.cluster.settings import NodeSettings
 
 logger = logging.getLogger("interlock.cluster")
 LOOKED = 0.2
-"""Seconds between two looks at a node."""
+"""Minimum seconds between two looks at a node, and those between two while it reads entries."""
+IDLE = 1.0
+"""Seconds between two looks at a node without events."""
 OF_ANOTHER = ("the table's name:", "the data centre:", "the columns:", "another version")
 """Settings that a log keeps for ever; as the difference begins with them."""
 OF_FILES = {"disk", "checkpoint"}
@@ -54,6 +56,11 @@ class Watch:
         each is logged again."""
         self._failing: set[str] = set()
         self._put_back = 0
+        self._events = 0
+        """Events that it has seen."""
+        self._position = 0
+        self._moves = True
+        """The position has changed since the look before."""
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="node-watch", daemon=True)
 
@@ -64,17 +71,20 @@ class Watch:
     def close(self) -> None:
         """Log what is new, and end."""
         self._ends.set()
+        self._node.wake()
         self._thread.join()
 
     def _run(self) -> None:
         while True:
-            last = self._ends.wait(LOOKED)
+            last = self._wait()
             for kind, text in self._node.news():
                 self._told(kind, text)
             found = self._figures.look()
             if self._said and not found["trouble"]:
                 self._said.clear()
                 logger.info("node %s: the engine of its log works again", self._settings.name)
+            self._moves = found["position"] != self._position
+            self._position = found["position"]
             self._look_at_files(found)
             if self._put_back < found["put_back"]:
                 more, self._put_back = found["put_back"] - self._put_back, found["put_back"]
@@ -91,6 +101,14 @@ class Watch:
                 self._failed("the thread of its log has ended")
             if last:
                 return
+
+    def _wait(self) -> bool:
+        """Wait for an event, or until it is time for a look. Return whether it is the last."""
+        looked = time.monotonic()
+        # Others compare their rows with its own at the positions that it looks at.
+        is_often = self._moves or self._settings.max_staleness is not None
+        self._events = self._node.wait_for_event(self._events, LOOKED if is_often else IDLE)
+        return self._ends.wait(max(0.0, looked + LOOKED - time.monotonic()))
 
     def _look_at_files(self, found: dict[str, Any]) -> None:
         failing = {kind for kind, _, _ in found["trouble"]} & OF_FILES

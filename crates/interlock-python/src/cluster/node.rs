@@ -135,6 +135,16 @@ impl LogNode {
         self.running.news().into_iter().map(|one| self.told(one)).collect()
     }
 
+    /// Waits for more events than those seen, for up to this many seconds; returns their number.
+    fn wait_for_event(&self, py: Python<'_>, seen: u64, seconds: f64) -> u64 {
+        py.detach(|| self.running.wait_for_event(seen, duration(seconds).min(LONGEST)))
+    }
+
+    /// Ends the waits for an event.
+    fn wake(&self) {
+        self.running.wake();
+    }
+
     /// Returns the rows that a reader lacks who has those up to a position, its checksum, and the
     /// number of a change, up to `most`. Waits for a change for up to this many seconds. None: the
     /// node has not caught up.
