@@ -4,6 +4,7 @@ changes."""
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from interlock.app import App
 from interlock.client.faces import handler_time
+from interlock.worker.pools import process_pool
 from tests.worker.apps import brief
 from tests.worker.workers import wait_for
 
@@ -111,3 +113,47 @@ def test_messages_sent_to_a_process_that_dies_are_handled_by_others_at_the_same_
     begun = [(number, attempt) for what, _, number, attempt in events(tmp_path) if what == "begun"]
     expected = [(n, 1) for n in range(60)] + [(n, 2) for n in (3, 23, 43)]
     assert sorted(begun) == sorted(expected)
+
+
+@pytest.mark.parametrize("timeout", [0.0, None])
+def test_a_stopped_worker_returns_the_messages_queued_in_a_process_at_once(
+    app: App, tmp_path: Path, ahead: None, caplog: pytest.LogCaptureFixture, timeout: float | None
+) -> None:
+    queue = send("process", [(f"k{n}", n, "slow" if n >= 40 else "") for n in range(60)])
+    with app.worker(pool="process", threads=1) as worker:
+        wait_for(lambda: ("begun", "k40", 40, 1) in events(tmp_path), "the slow one does not begin")
+        if timeout is None:
+            stopping = threading.Thread(target=worker.stop)
+            stopping.start()
+            wait_for(lambda: worker.figures().running == 1, "the queued ones are not returned")
+            (tmp_path / "gate").touch()
+            stopping.join()
+        else:
+            assert not worker.stop(timeout)
+    begun = [number for what, _, number, _ in events(tmp_path) if what == "begun"]
+    assert begun == list(range(41))
+    stopped = sum("was stopped while" in one.msg for one in caplog.records)
+    assert stopped == (0 if timeout is None else 1)
+    found = queue.stats()
+    assert (found.ready, found.backing_off) == ((19, 0) if timeout is None else (19, 1))
+
+
+def test_a_message_begun_in_a_process_that_is_killed_for_another_keeps_its_attempt(
+    app: App, tmp_path: Path, ahead: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = process_pool.ProcessPool.next
+    killed: list[int] = []
+
+    def next_(pool: process_pool.ProcessPool, child: Any) -> Any:
+        if len(child.sent) > 2 and not killed:
+            killed.append(child.sent[1].held.id)
+            pool.stop(child.busy)
+        return after(pool, child)
+
+    monkeypatch.setattr(process_pool.ProcessPool, "next", next_)
+    queue = send("process", [(f"k{n}", n, "") for n in range(60)])
+    with app.worker(pool="process", threads=1) as worker:
+        wait_for(lambda: bool(queue.stats().unsettled == 0), "the messages are not handled")
+        assert worker.figures().failed == 0
+    assert killed
+    assert {attempt for *_, attempt in events(tmp_path)} == {1}

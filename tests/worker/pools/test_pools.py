@@ -48,6 +48,10 @@ class Told:
     def __init__(self, done: Callable[[Execution, Outcome], None]) -> None:
         self._done = done
 
+    @property
+    def stops(self) -> bool:
+        return False
+
     def handlers_ended(self, ended: Sequence[tuple[Execution, Outcome]]) -> None:
         for execution, outcome in ended:
             self._done(execution, outcome)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import collections
+import logging
+import multiprocessing
 import os
+import pickle
 import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from interlock import WorkerBroken
 from interlock.app import App
 from interlock.worker.pools import default_concurrency as cores
+from interlock.worker.pools import process_child
+from interlock.worker.pools.process_pool import ProcessPool
 from tests.worker.apps import gated
 from tests.worker.workers import PATIENCE, Workers, wait_for
 
@@ -168,3 +176,42 @@ def test_a_process_pool_has_one_process_per_core_by_default(
 
 def settings(pool: str) -> dict[str, object]:
     return {"queues": ("default",), "concurrency": None, "pool": pool}
+
+
+def test_a_process_returns_the_last_messages_while_its_handler_ends() -> None:
+    ours, theirs = multiprocessing.Pipe()
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        link = process_child._Link(theirs, level)
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+    class Raced(collections.deque[Any]):
+        """The handler's thread begins the next message between two steps of the reader."""
+
+        def pop(self) -> Any:  # type: ignore[override]
+            found = super().pop()
+            begun.extend([self.popleft()] if len(self) == 2 else [])
+            return found
+
+    begun: list[Any] = []
+    link._work = Raced([("a",), ("b",), ("c",)])
+    link._return_all()
+    assert begun == [("a",)]
+    assert pickle.loads(ours.recv_bytes()) == ("returned", 2)
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_messages_that_a_process_returns_go_to_an_idle_one_unless_the_worker_stops(
+    stops: bool,
+) -> None:
+    given: list[Any] = []
+    pool = ProcessPool(2, "", cast(Any, SimpleNamespace(stops=stops)), cast(Any, None))
+    waiting = SimpleNamespace(unbegun=lambda: None)
+    busy: Any = SimpleNamespace(ready=True, sent=collections.deque([object(), waiting]))
+    idle: Any = SimpleNamespace(ready=True, sent=collections.deque(), handle=given.extend)
+    pool._children = [busy, idle]
+    pool.returned(busy, 1)
+    assert given == ([] if stops else [waiting])

@@ -61,6 +61,8 @@ class Owner:
         self._looked = 0.0
         self._until = 0.0
         """The time at which the shutdown is given up."""
+        self._recalled = 0.0
+        """The time until which a message that has not begun may be returned by its process."""
         self._left = False
         """Messages were still held at the end."""
 
@@ -89,6 +91,11 @@ class Owner:
         enough = len(self._ended) >= self._enough
         if enough and any(one.source.state is not SourceState.CALLING for one, _ in ended):
             self._events.put((self._all_ended, ()))
+
+    @property
+    def stops(self) -> bool:
+        """See ``PoolEvents``."""
+        return self.state.phase not in (Phase.NEW, Phase.RUNNING)
 
     def places_moved(self, count: int) -> None:
         """See ``PoolEvents``."""
@@ -157,6 +164,8 @@ class Owner:
                 self._turn()
             except Exception:
                 _log.exception("the worker's owner failed; continuing")
+        # Also while handlers run whose messages were returned: nobody waits for them.
+        self.idle.set()
         self.ended.set()
 
     def _turn(self) -> None:
@@ -178,6 +187,8 @@ class Owner:
         if looks:
             self._looked = now
             self._look(now)
+        if self.state.phase is Phase.ENDING:
+            self._leave(now)
         self.state.next_alone()
         self._plan.serve_all(now, looks)
         self._end_in_order(now)
@@ -221,7 +232,7 @@ class Owner:
             if one.over:
                 continue
             if one.started is None:
-                if now - one.offered > LONGEST_UNSTARTED:
+                if self.stops or now - one.offered > LONGEST_UNSTARTED:
                     self.state.give_back(one)
                 continue
             if one.held.lost:
@@ -276,8 +287,15 @@ class Owner:
 
     def _end(self, patience: float) -> None:
         self._stop()
+        self.state.phase = Phase.ENDING
+        now = time.monotonic()
+        self._until, self._recalled = now + patience, now + LONGEST_RECALL
+
+    def _leave(self, now: float) -> None:
+        """Return the messages whose handlers still run, or may, because their process does not
+        answer."""
         for execution in list(self.state.executions.values()):
-            if execution.over:
+            if execution.over or (execution.started is None and now < self._recalled):
                 continue
             self._left = True
             held = execution.held
@@ -291,8 +309,6 @@ class Owner:
             execution.source.add(execution.batch, held, outcome)
             if execution.source.meter is not None:
                 execution.source.meter.settled(held, outcome)
-        self.state.phase = Phase.ENDING
-        self._until = time.monotonic() + patience
 
     def _end_in_order(self, now: float) -> None:
         if self.state.phase is Phase.RUNNING:
@@ -301,7 +317,9 @@ class Owner:
             self.idle.set()
         if self.state.phase is Phase.ENDING:
             quiet = (
-                all(source.is_quiet for source in self.state.sources) and self.state.runner is None
+                all(source.is_quiet for source in self.state.sources)
+                and self.state.runner is None
+                and all(one.over for one in self.state.executions.values())
             )
             if quiet or now >= self._until:
                 self._close(quiet)
@@ -320,6 +338,8 @@ class Owner:
 TICK = 0.05
 """Seconds between two checks while any message is held."""
 LONGEST_UNSTARTED = 0.1
+LONGEST_RECALL = 0.5
+"""Seconds for which a process is asked for the messages that it has not begun."""
 HANDED_BACK = 1.0
 """Seconds after which a message of a stopped worker is leased again."""
 PATIENCE = 1.0

@@ -18,6 +18,10 @@ __all__ = ["DONE", "Pool", "PoolEvents", "pool_of"]
 class PoolEvents(Protocol):
     """The events of a pool, sent from any thread; none of these calls waits or raises."""
 
+    @property
+    def stops(self) -> bool:
+        """Return whether no further handler is to begin."""
+
     def handlers_ended(self, ended: Sequence[tuple[Execution, Outcome]]) -> None:
         """Note that some handlers, at least one, have ended."""
 

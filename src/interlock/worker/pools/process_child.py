@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import json
@@ -64,8 +65,10 @@ class _Link:
     def __init__(self, pipe: Connection, level: int) -> None:
         self._pipe = pipe
         self._sending = threading.Lock()
-        self._work: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
-        """The messages that have not begun; None: to end."""
+        self._work: collections.deque[tuple[Any, ...]] = collections.deque()
+        """The messages that have not begun."""
+        self._wakes: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        """Announces messages; False: to end."""
         self._main = threading.get_ident()
         self._runners: Runner | None = None
         self._looks: dict[int, queue.SimpleQueue[str]] = {}
@@ -96,7 +99,7 @@ class _Link:
         threading.Thread(target=self._read, daemon=True).start()
         self.send("ready", None)
         with contextlib.closing(self._runners):
-            while (message := self._work.get()) is not None:
+            while (message := self._next()) is not None:
                 *fields, leased_at = message
                 lease = TaskLease(*fields)
                 lease._leased_at = leased_at
@@ -150,8 +153,8 @@ class _Link:
                 # The worker is gone, and its messages no longer belong to this process.
                 os._exit(1)
             if what == "handle":
-                for message in value:
-                    self._work.put(message)
+                self._work.extend(value)
+                self._wakes.put(True)
             elif what == "recall":
                 self._return_all()
             elif what == "lost":
@@ -163,16 +166,26 @@ class _Link:
                 if (answer := self._looks.get(number)) is not None:
                     answer.put(said)
             else:
-                self._work.put(None)
+                self._wakes.put(False)
                 return
+
+    def _next(self) -> tuple[Any, ...] | None:
+        while True:
+            try:
+                return self._work.popleft()
+            except IndexError:
+                if not self._wakes.get():
+                    return None
 
     def _return_all(self) -> None:
         """Return the messages that have not begun."""
         count = 0
-        with contextlib.suppress(queue.Empty):
-            while self._work.get_nowait() is not None:
+        with contextlib.suppress(IndexError):
+            while True:
+                # From the end: the other thread may begin the first one meanwhile, and the worker
+                # takes back the last ones.
+                self._work.pop()
                 count += 1
-            self._work.put(None)
         if count:
             self.send("returned", count)
 

@@ -87,7 +87,8 @@ class ProcessPool:
                 return execution.claim()
             for child in self._children:
                 if execution in child.sent and execution is not child.busy:
-                    # It goes to another process, or is withdrawn the next time.
+                    # It goes to another process, or, if the worker stops, is withdrawn the next
+                    # time.
                     child.recall()
         return False
 
@@ -119,7 +120,7 @@ class ProcessPool:
 
     def _give(self, child: _Child) -> None:
         """Give a process its share of the waiting messages; the caller holds the lock."""
-        if self.closing.is_set():
+        if self.closing.is_set() or self._events.stops:
             return
         share = -(-len(self._waiting) // self._size)
         some = [self._waiting.popleft() for _ in range(min(share, MOST_SENT))]
@@ -400,7 +401,12 @@ class _Child:
             self._pool.failed(self._why or f"it {_end(code)}")
         if execution is None:
             return
-        if self._killed_for is not execution:
+        if self._killed_for not in (None, execution):
+            # The message that exceeded its timeout ended just before the process was killed.
+            outcome = Outcome("defer", delay=0.0, expected="released")
+            self._pool.ended(execution, outcome)
+            return
+        if self._killed_for is None:
             _log.log(
                 logging.ERROR,
                 "the process that handled message %d in queue %r %s, attempt %d",
