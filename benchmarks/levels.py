@@ -5,8 +5,9 @@
 Each level is ten times the one before, up to the given number of pending messages (0: not this
 server). Messages have one key, of a million on the hub and of 100,000 on Redis. At each level the
 messages that are missing are put, then 8 connections put, lease and ack batches of 16 for a second;
-at the end all are taken out, each is looked at, and the order of every key is checked. Ten million
-take some minutes and 4 GB or so: it is not part of `make bench`.
+at the end all are taken out, each is looked at, and the order of every key is checked. A second
+table has the server's CPU time of calls that should cost the same at each level. Ten million take
+some minutes and 4 GB or so: it is not part of `make bench`.
 """
 
 from __future__ import annotations
@@ -14,15 +15,20 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import interlock
 from benchmarks import load, machine
 from benchmarks.pipelines import connected
 from benchmarks.servers import Kind, started
 
 LANES = {"hub": 1_000_000, "redis": 100_000}
 LONGEST = 1_800.0
+GROWTH = {"hub": (1_000, 10_000, 100_000, 1_000_000), "redis": (1_000, 10_000, 100_000)}
+"""Pending messages, two on each key: on Redis, messages() scans all."""
+CALLS = 20
 HEAD = ("pending", "put", "put, lease, ack", "– server's CPU", "resident", "a message")
 
 
@@ -36,11 +42,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     kinds: tuple[tuple[Kind, int], ...] = (("hub", options.hub), ("redis", options.redis))
     taken = {kind: take(kind, pending) for kind, pending in kinds if pending}
-    text = "\n\n".join(table(kind, figures) for kind, figures in taken.items())
+    grown = {kind: grow(kind, pending) for kind, pending in kinds if pending}
+    text = "\n\n".join(
+        [table(kind, figures) for kind, figures in taken.items()]
+        + [growth_table(kind, rows) for kind, rows in grown.items()]
+    )
     print(text)
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)
-        described = {"machine": machine.describe(), "figures": taken}
+        described = {"machine": machine.describe(), "figures": taken, "growth": grown}
         (options.out / "levels.json").write_text(json.dumps(described, indent=2) + "\n")
         (options.out / "levels.md").write_text(text + "\n")
     return int(any(faults(figures) for figures in taken.values()))
@@ -54,6 +64,61 @@ def take(kind: Kind, pending: int) -> load.Figures:
         if kind == "redis":
             connected(server).close()
         return load.run("levels-interlock", server, options, longest=LONGEST)
+
+
+def grow(kind: Kind, most: int) -> dict[str, dict[int, float]]:
+    """Return the server's CPU time of each call in µs, by the number of pending messages."""
+    taken: dict[str, dict[int, float]] = {}
+    with started(kind) as server:
+        scheme = "interlock" if kind == "hub" else "redis"
+        with interlock.connect(f"{scheme}://127.0.0.1:{server.port}") as client:
+            queue: interlock.RemoteQueue[Any] = client.queue("growth", warn_depth=0)
+            pending = 0
+            for level in (level for level in GROWTH[kind] if level <= most):
+                for start in range(pending, level, 1_000):
+                    batch = range(start, start + 1_000)
+                    queue.put_many(batch, keys=lambda n: f"key {n // 2}")
+                pending = level
+                for name, call in calls(queue).items():
+                    call()
+                    before = cpu_time(server.pid)
+                    for _ in range(CALLS):
+                        call()
+                    spent = (cpu_time(server.pid) - before) / CALLS
+                    taken.setdefault(name, {})[level] = spent
+    return taken
+
+
+def calls(queue: interlock.RemoteQueue[Any]) -> dict[str, Callable[[], object]]:
+    """Return the calls of which no cost should grow with the pending messages."""
+    last = queue.messages(10)[-1].id
+    return {
+        "messages(10)": lambda: queue.messages(10),
+        "messages(10, after=)": lambda: queue.messages(10, after=last),
+        "hot_keys(10)": lambda: queue.hot_keys(10),
+    }
+
+
+def cpu_time(pid: int) -> float:
+    """Return the CPU time of a process in µs."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((one / "schedstat").read_text().split()[0]) for one in threads) / 1_000
+
+
+def growth_table(kind: Kind, rows: dict[str, dict[int, float]]) -> str:
+    """Return the table of what calls cost at each level, in Markdown."""
+    levels = list(next(iter(rows.values())))
+    lines = [
+        f"## {kind}, server's CPU of a call",
+        "",
+        "| call | " + " | ".join(f"{level:,}" for level in levels) + " |",
+        "|" + "---|" * (1 + len(levels)),
+    ]
+    for name, row in rows.items():
+        lines.append(
+            f"| {name} | " + " | ".join(f"{row[level]:,.0f} µs" for level in levels) + " |"
+        )
+    return "\n".join(lines)
 
 
 def faults(figures: load.Figures) -> int:
