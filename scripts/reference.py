@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -87,56 +88,12 @@ from scripts.reference_pages.cluster import (
     NODE_TAIL,
 )
 from scripts.reference_pages.queue import QUEUE, QUEUE_HEAD, QUEUE_JSON, QUEUE_NAMES, QUEUE_TAIL
+from scripts.reference_pages.replay import HEAD, TAIL
 from scripts.reference_pages.store import INFO_STORES, STORE, STORE_COMMAND, STORE_HEAD
 from scripts.reference_pages.table import TABLE, TABLE_COMMAND, TABLE_HEAD, TABLE_TAIL
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
-
-HEAD = """\
-<!-- Made by scripts/reference.py from the flags' declarations: change those, and run it again. -->
-
-# The command line
-
-Data goes to standard output, all else to standard error. `interlock --help` and `--help` behind a
-subcommand say what this page says. `python -m interlock` is the same command.
-
-## interlock replay
-
-Replays recorded messages: in order per key, never two conflicting ones at the same time, all else
-in parallel; then checks from outside that it was so.
-
-```text
-interlock replay [FLAGS] TRACE
-interlock replay [FLAGS] --git REPO
-```
-
-`TRACE` is a file of [JSON lines](trace-files.md), plain or gzip, told by its content; `-` is
-standard input.
-
-"""
-
-TAIL = """
-### Exit codes
-
-| code | means |
-|---|---|
-| 0 | order was kept: no violation, and the digest equals the serial run's |
-| 1 | it was not, or the run broke. (A handler that raises is counted and shown) |
-| 2 | wrong usage or bad input; a bad line is named with its number and what is wrong |
-| 130 | Ctrl-C |
-
-### Environment
-
-`NO_COLOR` switches colours off. They are used only where standard output is a terminal.
-
-### Examples
-
-```console
-$ interlock replay examples/data/redis-commits.jsonl.gz --limit 200 --work sleep:200us
-$ interlock replay examples/data/redis-commits.jsonl.gz --limit 200 --way taskgroup --json
-$ interlock replay examples/data/redis-commits.jsonl.gz --limit 200 --picture run.svg
-```
-"""
+INSTALL = FOLDER.parent / "howto" / "install.md"
 
 QUEUES = """
 ## interlock queue
@@ -357,7 +314,6 @@ def table_cli() -> str:
 
 def table_page() -> str:
     """Return the page of the table with the kinds of columns in their place."""
-    page = (FOLDER / "table.md").read_text("utf-8")
     rows = ["| type | holds | bytes in a row |", "|---|---|---|"]
     for kind, rule in KINDS.items():
         if rule.numpy in ("U", "S"):
@@ -365,10 +321,22 @@ def table_page() -> str:
             continue
         also = ", `float`" if kind == "F64" else ""
         rows.append(f"| `{kind}`{also} | {rule.holds} | {rule.numpy[1:] or 1} |")
+    return filled(FOLDER / "table.md", "kinds", rows)
+
+
+def install_page() -> str:
+    """Return the page of the installation with the names of the extras in their place."""
+    project = tomllib.loads((FOLDER.parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+    others = (f"`{extra}`" for extra in project["optional-dependencies"] if extra != "fast")
+    return filled(INSTALL, "extras", [", ".join(others)])
+
+
+def filled(path: Path, name: str, lines: Sequence[str]) -> str:
+    """Return a page with these lines between its comments `name` and `/name`."""
     return re.sub(
-        r"(<!-- kinds -->\n).*?(<!-- /kinds -->)",
-        lambda mark: mark[1] + "".join(f"{row}\n" for row in rows) + mark[2],
-        page,
+        rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)",
+        lambda mark: mark[1] + "".join(f"{line}\n" for line in lines) + mark[2],
+        path.read_text("utf-8"),
         flags=re.DOTALL,
     )
 
@@ -555,6 +523,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     FOLDER / "queue-cli.md": queue_cli,
     FOLDER / "table-cli.md": table_cli,
     FOLDER / "table.md": table_page,
+    INSTALL: install_page,
     FOLDER / "cluster-cli.md": cluster_cli,
     FOLDER / "store-cli.md": store_cli,
     FOLDER / "hub-configuration.md": configuration,

@@ -15,6 +15,7 @@ from typing import Any
 
 from interlock.cli.flags import Flag, address, positive
 from interlock.cli.hub import signals
+from interlock.cluster.streams import BACKENDS, SCHEMES
 from interlock.hub.config import configuration as config
 from interlock.hub.serve.heartbeat import Heartbeat
 from interlock.hub.serve.log import Log
@@ -50,9 +51,10 @@ def _cluster(text: str) -> str:
     scheme = text.partition(":")[0]
     if scheme in ENGINES:
         return text
+    *titles, last = (backend.title for kind, backend in BACKENDS.items() if kind != "redis")
     raise argparse.ArgumentTypeError(
         f"{text!r}; allowed: redis://HOST:PORT, rediss://HOST:PORT, unix:///PATH, or a hub at "
-        f"interlock://HOST:PORT; --stream puts the log on NATS, Kafka or RabbitMQ"
+        f"interlock://HOST:PORT; --stream puts the log on {', '.join(titles)} or {last}"
     )
 
 
@@ -71,8 +73,7 @@ FLAGS = (
          "NAME=FILE.py:CLASS", required=True),
     Flag("--cluster", "engine shared by the nodes of this data centre, for their "
          "announcements and the log", "URL", _cluster, required=True),
-    Flag("--stream", "another engine for the log: redis://, nats://, kafka://, "
-         "rabbitmq+stream://", "URL"),
+    Flag("--stream", f"another engine for the log: {SCHEMES}", "URL"),
     Flag("--name", "name of the node (the machine's)", "NAME"),
     Flag("--dc", "name of its data centre (main)", "NAME", default="main"),
     Flag("--link", "another data centre and its engine; repeatable", "DC=URL", _link,

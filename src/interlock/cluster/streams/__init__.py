@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +22,9 @@ from interlock.cluster.streams.protocol import (
 from interlock.retry import Seconds, seconds
 
 __all__ = [
+    "BACKENDS",
+    "SCHEMES",
+    "Backend",
     "ChangeStream",
     "Entry",
     "Found",
@@ -34,21 +38,35 @@ __all__ = [
     "open_log",
 ]
 
-_KINDS = {
-    "redis": "redis",
-    "rediss": "redis",
-    "unix": "redis",
-    "redis+unix": "redis",
-    "nats": "nats",
-    "tls": "nats",
-    "kafka": "kafka",
-    "rabbitmq+stream": "rabbitmq",
-    "rabbitmqs+stream": "rabbitmq",
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """An engine that keeps logs; its module in this package has the same name."""
+
+    title: str
+    """Name of the product."""
+    schemes: tuple[str, ...]
+    """Schemes of its URLs; the first one stands for all in help."""
+    urls: str
+    """Forms of its URLs, for errors."""
+
+
+BACKENDS = {
+    "redis": Backend(
+        "Redis",
+        ("redis", "rediss", "unix", "redis+unix"),
+        "redis://HOST:PORT/DB, rediss://HOST:PORT, unix:///PATH",
+    ),
+    "nats": Backend("NATS", ("nats", "tls"), "nats://HOST:PORT"),
+    "kafka": Backend("Kafka", ("kafka",), "kafka://HOST:PORT"),
+    "rabbitmq": Backend(
+        "RabbitMQ", ("rabbitmq+stream", "rabbitmqs+stream"), "rabbitmq+stream://HOST:PORT"
+    ),
 }
-ALLOWED = (
-    "redis://HOST:PORT/DB, rediss://HOST:PORT, unix:///PATH, nats://HOST:PORT, kafka://HOST:PORT, "
-    "rabbitmq+stream://HOST:PORT"
-)
+SCHEMES = ", ".join(f"{backend.schemes[0]}://" for backend in BACKENDS.values())
+"""The backends, for help."""
+ALLOWED = ", ".join(backend.urls for backend in BACKENDS.values())
+_KINDS = {scheme: kind for kind, backend in BACKENDS.items() for scheme in backend.schemes}
 
 
 def open_log(
@@ -84,7 +102,7 @@ def open_log(
 
 
 def kind_of(url: str) -> str | None:
-    """Return the engine of a URL: redis, nats, kafka or rabbitmq; None: it keeps no streams."""
+    """Return the backend of a URL, a name in ``BACKENDS``; None: it keeps no streams."""
     return _KINDS.get(urlsplit(url).scheme)
 
 
