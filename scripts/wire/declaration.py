@@ -156,6 +156,19 @@ class Option:
 
 
 @dataclass(frozen=True)
+class Figure:
+    """A figure of a queue in the reply of `il1_stats`."""
+
+    name: str
+    says: str
+    total: bool = False
+    """True if it counts since the queue was created."""
+    scheduler: bool = False
+    """True if the scheduler counts it."""
+    metric: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Refusal:
     """Words of a server's error, with the client's reaction."""
 
@@ -192,6 +205,12 @@ class Wire:
     """Including those of a policy."""
     refusals: tuple[Refusal, ...]
     codes: tuple[Code, ...]
+    figures: tuple[Figure, ...]
+    """In the order of the reply."""
+    metrics: tuple[Figure, ...]
+    """Those with a metric, in the order of the metrics."""
+    stored: tuple[str, ...]
+    """The counters of a queue on Redis, in the order in which it stores them."""
     policy: tuple[Option, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -231,6 +250,11 @@ def declared() -> Wire:
     limits = _read("limits")
     options = _read("options")
     refusals = _read("refusals")
+    figures = _read("figures")
+    reply, stored = figures.pop("reply"), figures.pop("stored")
+    figure = {name: _made(Figure, name, entry) for name, entry in figures.items()}
+    if sorted(reply) != sorted(figure):
+        raise Invalid(f"figures: reply and the entries differ in {set(reply) ^ figure.keys()}")
     queue = tuple(_options(options["queue"]))
     policy = tuple(one for one in queue if one.policy)
     wire = Wire(
@@ -242,6 +266,9 @@ def declared() -> Wire:
         message=(*_options(options["message"]), *policy),
         refusals=tuple(_made(Refusal, "", entry) for entry in refusals["refusal"]),
         codes=tuple(_made(Code, name, entry) for name, entry in refusals["code"].items()),
+        figures=tuple(figure[name] for name in reply),
+        metrics=tuple(one for one in figure.values() if one.metric),
+        stored=tuple(stored),
     )
     _check(wire)
     return wire
@@ -313,6 +340,14 @@ def _check(wire: Wire) -> None:
             raise Invalid(f"option {option.name}: it has a name in Python and a flag, or neither")
         if not option.tried:
             raise Invalid(f"option {option.name}: nothing is tried in random schedules")
+    if len(set(wire.stored)) < len(wire.stored):
+        raise Invalid("figures: stored has a counter twice")
+    for figure in wire.figures:
+        unknown = figure.metric.keys() - {"help", "panel", "line", "name", "of_others"}
+        if unknown or (figure.metric and "help" not in figure.metric):
+            raise Invalid(
+                f"figure {figure.name}: its metric has help, panel, line, name, of_others"
+            )
     for refusal in wire.refusals:
         if refusal.course not in COURSES:
             raise Invalid(f"refusal {refusal.said}: course is {refusal.course}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from scripts.wire.declaration import Option, Wire
 from scripts.wire.text import MADE, capital, told, wrapped
 
@@ -38,7 +40,16 @@ def declared(wire: Wire) -> str:
     dead = [one.name for one in wire.message if one.of_the_dead or one.policy]
     lines += ["  -- Options that a dead letter keeps.", "  of_the_dead = {"]
     lines += [f"    '{name}'," for name in dead]
-    return "\n".join([*lines, "  },", "}"]) + "\n"
+    lines += ["  },", "  -- Figures of il1_stats, in the order of the reply.", "  figures = {"]
+    lines += quoted(one.name for one in wire.figures)
+    lines += ["  },", "  -- Counters, in the order in which they are stored.", "  counters = {"]
+    return "\n".join([*lines, *quoted(wire.stored), "  },", "}"]) + "\n"
+
+
+def quoted(names: Iterable[str]) -> list[str]:
+    """Return strings in lines of a table."""
+    listed = ", ".join(f"'{name}'" for name in names)
+    return [f"    {line}" for line in wrapped(f"{listed},", "")]
 
 
 def one_option(option: Option, *, default: bool) -> str:

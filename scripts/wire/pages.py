@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from scripts.wire.declaration import ROOT, Function, Option, Wire
+from scripts.wire.declaration import ROOT, Figure, Function, Option, Wire
 
-PAGES = ("docs/reference/engine-wire.md", "docs/reference/refusals.md", "docs/reference/client.md")
+PAGES = (
+    "docs/reference/engine-wire.md",
+    "docs/reference/refusals.md",
+    "docs/reference/client.md",
+    "docs/reference/records.md",
+)
 MARKS = re.compile(r"(<!-- wire:(?P<name>[a-z_ -]+) -->\n?).*?(<!-- /wire -->)", flags=re.DOTALL)
 CONFIGURE = re.compile(r"(RemoteQueue\.configure\(\*, ).*?(retry=None\) -> DeclaredOptions)")
 
@@ -19,6 +24,9 @@ def all_of(wire: Wire) -> dict[str, str]:
         "codes": lambda: table(
             ("code", "when"), [(f"`{one.name}`", one.when) for one in wire.codes]
         ),
+        "figures": lambda: figures("figure", wire.figures),
+        "counts": lambda: figures("field", [one for one in counted if not one.total]),
+        "totals": lambda: figures("field", [one for one in counted if one.total]),
         "limits": lambda: table(
             ("of", "at most"), [(of, wire.filled(most)) for of, most in wire.told]
         ),
@@ -30,6 +38,7 @@ def all_of(wire: Wire) -> dict[str, str]:
         "operating": lambda: operating(wire),
         "refusals": lambda: refusals(wire),
     }
+    counted = [one for one in wire.figures if one.scheduler]
     functions = {one.name: one for one in wire.functions}
 
     def made(mark: re.Match[str]) -> str:
@@ -77,6 +86,11 @@ def classes(wire: Wire) -> str:
 def named(functions: list[Function]) -> str:
     """Return the names of functions."""
     return ", ".join(f"`il1_{one.name}`" for one in functions)
+
+
+def figures(head: str, listed: Sequence[Figure]) -> str:
+    """Return what these figures count."""
+    return table((head, "meaning"), [(f"`{one.name}`", one.says) for one in listed])
 
 
 def operating(wire: Wire) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from scripts.wire import figures
 from scripts.wire.declaration import ROOT, Option, Wire
 from scripts.wire.text import MADE, capital, number, string
 
 PARTS = (
     "src/interlock/client/faces/aio_queue.py",
     "src/interlock/cli/queue/actions/configure.py",
+    "src/interlock/message.py",
+    "src/interlock/runtime/queue_figures.py",
 )
 MARKS = re.compile(r"((?P<indent> *)# wire: (?P<name>\w+)\n).*?( *# /wire\n)", flags=re.DOTALL)
 
@@ -100,6 +103,9 @@ def parts(wire: Wire) -> dict[str, str]:
         "arguments": [f"{one.python}: {optional(one)} = None," for one in own],
         "passed": [f"{one.python}={one.python}," for one in own],
         "flags": [flag(one) for one in (*own, *wire.policy)],
+        "stats": figures.stats(wire),
+        "gauges": figures.families(wire, "gauge"),
+        "counters": figures.families(wire, "counter"),
     }
 
     def lines(mark: re.Match[str]) -> str:

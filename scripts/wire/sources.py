@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.wire import commands, lua, python, rust, scheduler
+from scripts.wire import commands, figures, lua, python, rust, scheduler
 from scripts.wire.declaration import Wire
 from scripts.wire.text import MADE, ruff, rustfmt
 
@@ -23,8 +23,10 @@ def all_of(wire: Wire) -> dict[str, str]:
         f"{ENGINE}/records.rs": rust.records(wire),
         f"{ENGINE}/options.rs": rust.options(wire),
         f"{ENGINE}/codes.rs": rust.codes(wire),
+        f"{ENGINE}/figures.rs": figures.of_engine(wire),
         f"{CORE}/limits.rs": rust.core_limits(wire),
         f"{CORE}/queue/types/options.rs": scheduler.options(wire),
+        f"{CORE}/queue/types/stats.rs": figures.of_scheduler(wire),
         f"{SCHEDULES}/tried.rs": scheduler.tried(wire),
         f"{ROWS}/limits.rs": rust.rows_limits(wire),
         f"{HUB}/functions.rs": commands.hub_functions(wire),

@@ -100,28 +100,37 @@ class Put(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counts of a queue: current ones, then those since it was created.
+    """Counts of a queue: current ones, then those since it was created."""
 
-    ``unsettled`` is the sum of delayed, waiting, ready, leased, backing_off and held.
-    """
-
+    # wire: stats
     unsettled: int
+    """The sum of ``delayed``, ``waiting``, ``ready``, ``leased``, ``backing_off`` and ``held``."""
     bytes: int
-    """Bytes of the unsettled messages; 0 if the queue has no ``maxbytes``."""
+    """Size of the unsettled messages; 0 if the queue has no ``maxbytes``."""
     delayed: int
+    """Messages that are not due yet."""
     waiting: int
-    """Messages behind a conflicting message, paused, or with a paused key."""
+    """Messages blocked by an earlier conflicting message, or paused (the queue or a key)."""
     ready: int
+    """Messages that can be leased now."""
     leased: int
+    """Messages being handled."""
     backing_off: int
+    """Messages that failed and wait for the next attempt."""
     held: int
+    """Messages that wait for an operator."""
     dead: int
+    """Dead letters."""
     puts: int
+    """Messages put, including requeued ones; not puts with a known dedup string."""
     leases: int
+    """Messages leased."""
     acks: int
+    """Messages acknowledged."""
     retries: int
-    """Messages put back with their attempt raised: nacks, lost leases, revocations."""
+    """Messages returned for a further attempt: nacks, lost leases, revocations."""
     releases: int
+    """Leases released unused."""
     leases_expired: int
     """Leases that expired."""
     revoked: int
@@ -129,14 +138,18 @@ class Stats:
     dead_lettered: int
     """Messages that became dead letters, for any reason."""
     cancelled: int
+    """Messages cancelled."""
     skipped: int
+    """Held messages that were skipped."""
     requeued: int
+    """Dead letters that were requeued."""
     deduplicated: int
-    """Puts that named a known dedup string."""
+    """Puts with a known dedup string."""
     messages_expired: int
     """Messages dropped because they had expired when their turn came."""
     dead_expired: int
-    """Dead letters dropped because of their age."""
+    """Dead letters removed because of their age."""
+    # /wire
     oldest_ready: float = field(compare=False)
     """Seconds for which the oldest ready message has been in its place, whatever its priority.
 

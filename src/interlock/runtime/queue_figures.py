@@ -99,37 +99,61 @@ OLDEST = (
 )  # fmt: skip
 GAUGES = (
     # By the names of `Roots.figures`: a queue in which nothing is blocked has none.
-    gauge("blocked",
-          "messages that wait for the roots of the queue, each counted once; up to 2,000",
-          "Blocked messages"),
+    gauge(
+        "blocked",
+        "messages that wait for the roots of the queue, each counted once; up to 2,000",
+        "Blocked messages",
+    ),
     # The worst one of the others: a root in one queue blocks nothing in another.
-    gauge("blocked_by_one", "messages that wait for the root that blocks most; up to 2,000",
-          "Blocked messages", of_others="max"),
-    gauge("slow_leases", "messages that have been leased for 60 seconds or longer; up to 100",
-          "Blockers", "leased for 60 s"),
-    of_each("roots", "kind", ("held", "leased", "backing_off", "paused"),
-            "messages and pauses that block others; leased messages count after 60 seconds",
-            "Blockers", "roots_"),
-    # By the names of il1_stats.
+    gauge(
+        "blocked_by_one",
+        "messages that wait for the root that blocks most; up to 2,000",
+        "Blocked messages",
+        of_others="max",
+    ),
+    gauge(
+        "slow_leases",
+        "messages that have been leased for 60 seconds or longer; up to 100",
+        "Blockers",
+        "leased for 60 s",
+    ),
+    of_each(
+        "roots",
+        "kind",
+        ("held", "leased", "backing_off", "paused"),
+        "messages and pauses that block others; leased messages count after 60 seconds",
+        "Blockers",
+        "roots_",
+    ),
+    # wire: gauges
     gauge("dead", "dead letters", "Dead letters"),
-    gauge("bytes", "bytes of unsettled messages; 0 if the queue does not count them", "Kept",
-          "messages"),
+    gauge(
+        "bytes",
+        "bytes of unsettled messages; 0 if the queue does not count them",
+        "Kept",
+        "messages",
+    ),
     gauge("lanes", "keys with unsettled messages", name="keys"),
-    gauge("paused", "paused keys, plus one while the queue itself is paused",
-          "Paused, sealed or full"),
+    gauge(
+        "paused", "paused keys, plus one while the queue itself is paused", "Paused, sealed or full"
+    ),
     gauge("sealed", "1 while the queue refuses puts, else 0", "Paused, sealed or full"),
-    gauge("full", "1 while the queue has no room for another message, else 0",
-          "Paused, sealed or full"),
+    gauge(
+        "full",
+        "1 while the queue has no room for another message, else 0",
+        "Paused, sealed or full",
+    ),
     gauge("results", "results kept"),
     gauge("result_bytes", "bytes of the results kept", "Kept", "results"),
-)  # fmt: skip
+    # /wire
+)
 COUNTERS = (
+    # wire: counters
     counter("puts", "messages put", "Put, leased, handled", "put"),
     counter("leases", "messages leased", "Put, leased, handled", "leased"),
     counter("acks", "messages settled as handled", "Put, leased, handled", "handled"),
     counter("retries", "messages returned for a further attempt", "Failures", "retried"),
-    counter("releases", "messages returned with their attempt unchanged", "Failures",
-            "given back"),
+    counter("releases", "messages returned with their attempt unchanged", "Failures", "given back"),
     counter("leases_expired", "leases that expired", "Failures", "lease ran out"),
     counter("revoked", "leases that were revoked", "Failures", "lease revoked"),
     counter("dead_lettered", "messages that became dead letters", "Failures", "dead"),
@@ -139,7 +163,8 @@ COUNTERS = (
     counter("deduplicated", "puts with a known dedup string", "Operated", "deduplicated"),
     counter("messages_expired", "messages dropped because they had expired"),
     counter("dead_expired", "dead letters removed because of their age"),
-)  # fmt: skip
+    # /wire
+)
 QUEUES = QueueFamily("interlock_queues", "gauge", "number of queues", (), panel="Queues")
 CUT = QueueFamily(
     "interlock_queues_cut",

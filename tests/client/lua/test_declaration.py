@@ -37,10 +37,29 @@ def test_each_function_of_redis_has_a_file() -> None:
     assert {path.stem for path in files.rglob("*.lua")} == set(declared.FUNCTIONS)
 
 
-def test_record_numbers_are_unique(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("text", "changed", "said"),
+    [
+        ("record = 16\n", "record = 19\n", "a number of its own"),
+        ('"dead_expired", "full",', '"dead_expired",', "reply and the entries differ in {'full'}"),
+        ('"dead_due", "dead_mark"', '"dead_due", "dead_due"', "stored has a counter twice"),
+        ("metric.help", "metric.helps", "metric has help"),
+    ],
+)
+def test_an_entry_that_contradicts_another_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, changed: str, said: str
+) -> None:
     for path in (ROOT / "wire").glob("*.toml"):
-        text = path.read_text(encoding="utf-8").replace("record = 16\n", "record = 19\n")
-        (tmp_path / path.name).write_text(text, encoding="utf-8")
+        entries = path.read_text(encoding="utf-8").replace(text, changed)
+        (tmp_path / path.name).write_text(entries, encoding="utf-8")
     monkeypatch.setattr("scripts.wire.declaration.FOLDER", tmp_path)
-    with pytest.raises(Invalid, match="a number of its own"):
+    with pytest.raises(Invalid, match=said):
         read()
+
+
+def test_figures_keep_their_places() -> None:
+    """Clients of the wire read the reply, and each release reads what an older one has stored."""
+    reply = [figure.name for figure in WIRE.figures]
+    assert (reply[0], reply[21], reply[30]) == ("unsettled", "lanes", "full")
+    places = WIRE.stored.index
+    assert (places("seq"), places("rare"), places("dead_mark")) == (0, 20, 59)

@@ -19,10 +19,6 @@ from tests.engine.naive.operate import OperatedModel
 
 OPTIONS = tuple(option.name for option in WIRE.message if option.name != "DELAY")
 KEPT_OF_THE_DEAD = ("PRIORITY", "BARRIER", "RESULT", "QUIET", *POLICY)
-SINCE = (
-    "puts leases acks retries releases leases_expired revoked dead_lettered cancelled skipped "
-    "requeued deduplicated"
-)
 SHOWN_BEFORE_A_BARRIER = 10
 LOOKED_AT = WIRE.limits["MAX_LOOKED_AT"].of("redis")
 NAMED = WIRE.limits["MAX_NAMED"].of("redis")
@@ -43,7 +39,6 @@ class ReadModel(OperatedModel):
             "bytes": sum(len(entry.payload) for entry in self.unsettled()),
             **{name: states.count(name) for name in now},
             "dead": len(self.dead),
-            **{name: self.counts[name] for name in SINCE.split()},
             "lanes": len(self.depths()),
             "paused": len(self.paused) + self.halted,
             "sealed": int(self.sealed),
@@ -53,11 +48,13 @@ class ReadModel(OperatedModel):
                 min(entry.sequence for entry in self.in_front()) if "ready" in states else 0
             ),
             "oldest_waiting": self.oldest_waiting(),
-            **{name: self.counts[name] for name in ("messages_expired", "dead_expired")},
             "full": int(not self.has_room(1, 1)),
-            "time": self.now,
         }
-        return [part for name, count in counts.items() for part in (name, str(count))]
+        reply: list[str] = []
+        for figure in WIRE.figures:
+            name = figure.name
+            reply += name, str(self.counts[name] if figure.total else counts[name])
+        return [*reply, "time", str(self.now)]
 
     def oldest_waiting(self) -> int:
         raise NotImplementedError

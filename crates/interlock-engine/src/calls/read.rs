@@ -20,14 +20,13 @@ use crate::values::reply;
 use crate::values::words::to_bytes;
 use crate::waiting::waiters::{Ticket, Waiter, Want};
 use crate::wire::codes::Code;
+use crate::wire::figures::{self, Others};
 use crate::wire::functions::Function;
 use crate::wire::limits::*;
 use crate::Outcome;
 
 /// Lanes that one call of `il1_hot` tells, at most.
 const LANES: usize = 1000;
-/// Number of counts that replies name before the other figures.
-const FIRST_COUNTS: usize = 21;
 
 impl Queue {
     pub fn read<A: Args + ?Sized>(
@@ -79,22 +78,17 @@ impl Queue {
 
     /// The counts of a queue, by their names.
     pub fn figures(&mut self) -> Vec<(&'static str, u64)> {
-        let oldest_ready = self.scheduler.oldest_ready().unwrap_or(0);
-        let oldest_waiting = self.scheduler.oldest_waiting().unwrap_or(0);
-        let counts = self.scheduler.counts().named();
-        // Replies name the counts that came later after the other figures.
-        let (first, later) = counts.split_at(FIRST_COUNTS);
-        let others = [
-            ("lanes", self.scheduler.lane_count()),
-            ("paused", self.scheduler.pause_count()),
-            ("sealed", u64::from(self.sealed)),
-            ("results", self.results.len() as u64),
-            ("result_bytes", self.results.bytes),
-            ("oldest_ready", oldest_ready),
-            ("oldest_waiting", oldest_waiting),
-        ];
-        let full = ("full", u64::from(self.scheduler.room(1, 1).is_err()));
-        [first, &others, later, &[full]].concat()
+        let others = Others {
+            lanes: self.scheduler.lane_count(),
+            paused: self.scheduler.pause_count(),
+            sealed: self.sealed.into(),
+            results: self.results.len() as u64,
+            result_bytes: self.results.bytes,
+            oldest_ready: self.scheduler.oldest_ready().unwrap_or(0),
+            oldest_waiting: self.scheduler.oldest_waiting().unwrap_or(0),
+            full: self.scheduler.room(1, 1).is_err().into(),
+        };
+        figures::named(&self.scheduler.counts(), &others)
     }
 
     /// The counts, and the time at which they are taken: ages are relative to it and to no other

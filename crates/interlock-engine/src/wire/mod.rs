@@ -2,6 +2,7 @@
 //! beside this one are made from that.
 
 pub mod codes;
+pub mod figures;
 pub mod functions;
 pub mod limits;
 pub mod options;

@@ -74,7 +74,7 @@ NAMED = re.compile(r"(?<![\w.:])[a-zA-Z_]\w*")
 DECLARED = re.compile(r"^local (function )?(\w+)", re.MULTILINE)
 LOCAL = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 CONSTANT = re.compile(r"^local ([A-Z_]{2,}) = (\d[\de]*)\b", re.MULTILINE)
-COUNTERS = re.compile(r"^local COUNTERS = \{(.*?)^\}", re.MULTILINE | re.DOTALL)
+COUNTERS = re.compile(r"^  counters = \{(.*?)^  \}", re.MULTILINE | re.DOTALL)
 COUNTER = re.compile(r"\bN\.(\w+)")
 
 
@@ -173,7 +173,7 @@ def _with_numbers(files: Mapping[str, str]) -> dict[str, str]:
     constants: dict[str, str] = {}
     for text in files.values():
         constants |= CONSTANT.findall(text)
-    named = COUNTERS.search(files["counters"])
+    named = COUNTERS.search(files["declared"])
     assert named is not None
     places = {word: str(i) for i, word in enumerate(WORD.findall(named.group(1)), 1)}
 

@@ -3,10 +3,12 @@
 pub(super) mod message;
 pub mod options;
 pub mod rules;
+mod stats;
 
 pub use crate::clock::Time;
 use crate::limits::default;
 pub use options::Options;
+pub use stats::Stats;
 
 /// The policy for a message whose handling failed (clause 10).
 ///
@@ -115,98 +117,6 @@ impl State {
             State::BackingOff => "backing_off",
             State::Held => "held",
         }
-    }
-}
-
-/// Counts of now (the first nine) and since the queue was made.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Unsettled messages in all.
-    pub unsettled: u64,
-    /// Their bytes, as the puts named them.
-    pub bytes: u64,
-    pub delayed: u64,
-    /// Something before it conflicts, or it or its keys are paused.
-    pub waiting: u64,
-    pub ready: u64,
-    pub leased: u64,
-    pub backing_off: u64,
-    pub held: u64,
-    pub dead: u64,
-    pub puts: u64,
-    pub leases: u64,
-    pub acks: u64,
-    /// Messages put back with their attempt raised: nacks, expiries, revocations.
-    pub retries: u64,
-    pub releases: u64,
-    pub leases_expired: u64,
-    pub revoked: u64,
-    /// Dead letters ever made.
-    pub dead_lettered: u64,
-    pub cancelled: u64,
-    pub skipped: u64,
-    pub requeued: u64,
-    /// Puts that named a known dedup string (clause 13).
-    pub deduplicated: u64,
-    /// Messages that had expired when their turn came, and were dropped.
-    pub messages_expired: u64,
-    /// Dead letters dropped because of their age.
-    pub dead_expired: u64,
-}
-
-impl Stats {
-    /// Each count with its name, in the order of the fields.
-    pub fn named(&self) -> [(&'static str, u64); 23] {
-        let Stats {
-            unsettled,
-            bytes,
-            delayed,
-            waiting,
-            ready,
-            leased,
-            backing_off,
-            held,
-            dead,
-            puts,
-            leases,
-            acks,
-            retries,
-            releases,
-            leases_expired,
-            revoked,
-            dead_lettered,
-            cancelled,
-            skipped,
-            requeued,
-            deduplicated,
-            messages_expired,
-            dead_expired,
-        } = *self;
-        [
-            ("unsettled", unsettled),
-            ("bytes", bytes),
-            ("delayed", delayed),
-            ("waiting", waiting),
-            ("ready", ready),
-            ("leased", leased),
-            ("backing_off", backing_off),
-            ("held", held),
-            ("dead", dead),
-            ("puts", puts),
-            ("leases", leases),
-            ("acks", acks),
-            ("retries", retries),
-            ("releases", releases),
-            ("leases_expired", leases_expired),
-            ("revoked", revoked),
-            ("dead_lettered", dead_lettered),
-            ("cancelled", cancelled),
-            ("skipped", skipped),
-            ("requeued", requeued),
-            ("deduplicated", deduplicated),
-            ("messages_expired", messages_expired),
-            ("dead_expired", dead_expired),
-        ]
     }
 }
 

@@ -178,12 +178,7 @@ register('stats', function(q, from)
   now.paused = c[N.paused] + c[N.halted]
   now.full = no_room(q, 1, 1) and 1 or 0
   local reply = {}
-  for _, name in ipairs({
-    'unsettled', 'bytes', 'delayed', 'waiting', 'ready', 'leased', 'backing_off', 'held', 'dead',
-    'puts', 'leases', 'acks', 'retries', 'releases', 'leases_expired', 'revoked', 'dead_lettered', 'cancelled',
-    'skipped', 'requeued', 'deduplicated', 'lanes', 'paused', 'sealed', 'results',
-    'result_bytes', 'oldest_ready', 'oldest_waiting', 'messages_expired', 'dead_expired', 'full',
-  }) do
+  for _, name in ipairs(DECLARED.figures) do
     reply[#reply + 1] = name
     reply[#reply + 1] = digits(now[name] or c[N[name]])
   end

@@ -86,4 +86,22 @@ local DECLARED = {
     'JITTER',
     'THEN',
   },
+  -- Figures of il1_stats, in the order of the reply.
+  figures = {
+    'unsettled', 'bytes', 'delayed', 'waiting', 'ready', 'leased', 'backing_off', 'held', 'dead',
+    'puts', 'leases', 'acks', 'retries', 'releases', 'leases_expired', 'revoked', 'dead_lettered',
+    'cancelled', 'skipped', 'requeued', 'deduplicated', 'lanes', 'paused', 'sealed', 'results',
+    'result_bytes', 'oldest_ready', 'oldest_waiting', 'messages_expired', 'dead_expired', 'full',
+  },
+  -- Counters, in the order in which they are stored.
+  counters = {
+    'seq', 'fence', 'due', 'unsettled', 'bytes', 'leased', 'fk', 'fu', 'puts', 'leases', 'acks',
+    'lanes', 'declared', 'wake_until', 'room_until', 'kept_due', 'settled_until', 'keyed_until',
+    'unkeyed_until', 'crowded', 'rare', 'died', 'delayed', 'backing_off', 'held', 'dead', 'rk',
+    'ru', 'sk', 'su', 'retries', 'releases', 'leases_expired', 'revoked', 'dead_lettered',
+    'cancelled', 'skipped', 'requeued', 'deduplicated', 'paused', 'halted', 'sealed', 'barriers',
+    'open', 'opening', 'late', 'unfinished', 'returning', 'moved', 'windows', 'results',
+    'result_bytes', 'result_due', 'aliases', 'watched', 'event_last', 'messages_expired',
+    'dead_expired', 'dead_due', 'dead_mark',
+  },
 }

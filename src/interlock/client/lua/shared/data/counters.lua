@@ -7,24 +7,12 @@
 -- the number of deaths, the lengths of the sorted sets of ready messages, the number of stale entries in the
 -- lists, and rare events. While rare is 0, these counters need not be read.
 
-local COUNTERS = {
-  'seq', 'fence', 'due', 'unsettled', 'bytes', 'leased', 'fk', 'fu',
-  'puts', 'leases', 'acks', 'lanes', 'declared', 'wake_until', 'room_until', 'kept_due', 'settled_until',
-  'keyed_until', 'unkeyed_until',
-  'crowded', 'rare',
-  'died', 'delayed', 'backing_off', 'held', 'dead', 'rk', 'ru', 'sk',
-  'su', 'retries', 'releases', 'leases_expired', 'revoked', 'dead_lettered', 'cancelled', 'skipped',
-  'requeued', 'deduplicated', 'paused', 'halted', 'sealed', 'barriers', 'open', 'opening',
-  'late', 'unfinished', 'returning', 'moved', 'windows', 'results', 'result_bytes', 'result_due',
-  'aliases', 'watched', 'event_last', 'messages_expired', 'dead_expired', 'dead_due', 'dead_mark',
-}
-
 -- The number of each: c[N.seq]. Names in the table itself would cost five times the loading.
 local N = {}
-for i = 1, #COUNTERS do
-  N[COUNTERS[i]] = i
+for i = 1, #DECLARED.counters do
+  N[DECLARED.counters[i]] = i
 end
-local FIRST_RARE, LAST = N.rare + 1, #COUNTERS
+local FIRST_RARE, LAST = N.rare + 1, #DECLARED.counters
 
 -- Their values in a new queue.
 local NEW = {}
