@@ -243,16 +243,15 @@ impl<P> Scheduler<P> {
 
     /// Replaces the payload of a dead letter, and returns the old one; `None` if the id is unknown.
     pub fn edit_dead(&mut self, id: u64, payload: P) -> Option<P> {
-        Some(std::mem::replace(&mut self.dead.get_mut(id)?.payload, payload))
+        self.dead.set_payload(id, payload)
     }
 
     /// Replaces the keys of a dead letter that is not a barrier. A key named twice counts once, as in a put.
     pub fn rekey_dead(&mut self, id: u64, exclusive: &[KeyRef<'_>], shared: &[KeyRef<'_>]) {
-        if let Some(dead) = self.dead.get_mut(id) {
-            let owned = |(key, shared): (&KeyRef<'_>, bool)| (Key::new(key.bytes), shared);
-            let exclusive = exclusive.iter().map(|key| (key, false));
-            dead.keys = exclusive.chain(shared.iter().map(|key| (key, true))).map(owned).collect();
-        }
+        let owned = |(key, shared): (&KeyRef<'_>, bool)| (Key::new(key.bytes), shared);
+        let exclusive = exclusive.iter().map(|key| (key, false));
+        let keys = exclusive.chain(shared.iter().map(|key| (key, true))).map(owned).collect();
+        self.dead.set_keys(id, keys);
     }
 
     /// From now on, or no longer, the ids of messages that were settled are noted.

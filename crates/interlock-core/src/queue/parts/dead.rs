@@ -112,8 +112,20 @@ impl<P> DeadLetters<P> {
         self.letters.get(self.order_of.get(&id)?)
     }
 
-    pub fn get_mut(&mut self, id: u64) -> Option<&mut Dead<P>> {
-        self.letters.get_mut(self.order_of.get(&id)?)
+    /// Replaces the payload, and returns the old one; `None` if this dead letter does not exist.
+    pub fn set_payload(&mut self, id: u64, payload: P) -> Option<P> {
+        let dead = self.letters.get_mut(self.order_of.get(&id)?)?;
+        Some(std::mem::replace(&mut dead.payload, payload))
+    }
+
+    /// Replaces the keys, also in the index by key, which otherwise names a letter that is gone.
+    pub fn set_keys(&mut self, id: u64, keys: Vec<(Key, bool)>) {
+        let Some(&order) = self.order_of.get(&id) else { return };
+        let Some(dead) = self.letters.get_mut(&order) else { return };
+        for (key, _) in std::mem::replace(&mut dead.keys, keys) {
+            self.by_key.remove(&(key, order));
+        }
+        self.by_key.extend(dead.keys.iter().map(|(key, _)| (key.clone(), order)));
     }
 
     pub fn remove(&mut self, id: u64) -> Option<Dead<P>> {
@@ -276,6 +288,10 @@ mod tests {
             letters.push(dead(id, &some));
             if rng.bool() {
                 letters.remove(rng.u64(1..=id));
+            }
+            if rng.bool() {
+                let others = dead(id, &names[..rng.usize(..4)]).keys;
+                letters.set_keys(rng.u64(1..=id), others);
             }
         }
         for name in names.iter().chain(&["", "c"]) {
