@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Figures", "Worker"]
 
+_log = logging.getLogger("interlock.worker")
+
+FIRST_WARNING = 10.0
+"""Seconds after which a stop without a timeout names the handlers that still run."""
+MOST_NAMED = 10
 LONGEST_FLUSH = 10.0
 """Seconds for which settlements are attempted at shutdown."""
 SHORTEST_FLUSH = 1.0
@@ -228,7 +234,9 @@ class Worker:
         After ``timeout`` seconds, by default never, it also returns the messages whose handlers
         still run: they are redelivered at the same attempt. Their threads cannot be ended and keep
         running. An unreachable engine is waited for until then, or for one second more; by default
-        for 10 seconds.
+        for 10 seconds. Without a timeout, a warning names the handlers that still run after 10 s,
+        then after 20, 40 and so on: one that waits for a message that only this worker handles
+        never ends.
 
         Returns:
             True if every held message was settled by its handler.
@@ -236,11 +244,29 @@ class Worker:
         left = None if timeout is None else seconds(timeout, "stop(): timeout")
         began = time.monotonic()
         self.quiesce()
-        whole = self.wait(left)
         if left is None:
-            return self.hand_back() and whole
+            pause = FIRST_WARNING
+            while not self.wait(pause):
+                self._warn_of_running(time.monotonic() - began)
+                pause = time.monotonic() - began
+            return self.hand_back()
+        whole = self.wait(left)
         left -= time.monotonic() - began
         return self._hand_back(min(max(left, SHORTEST_FLUSH), LONGEST_FLUSH)) and whole
+
+    def _warn_of_running(self, waited: float) -> None:
+        now = time.monotonic()
+        running = [
+            f"{one.held.task} (message {one.held.id} in queue {one.held.queue!r}, "
+            f"for {now - one.started:.3g} s)"
+            for one in list(self._owner.state.executions.values())
+            if one.started is not None
+        ]
+        more = f" and {len(running) - MOST_NAMED} more" if len(running) > MOST_NAMED else ""
+        _log.warning(
+            "stop() has waited %.3g s for running handlers: %s%s",
+            waited, ", ".join(running[:MOST_NAMED]) or "(none)", more,
+        )  # fmt: skip
 
     def quiesce(self) -> None:
         """Take no further messages; running handlers continue."""

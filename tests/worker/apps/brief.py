@@ -1,18 +1,28 @@
-"""Brief handlers with every outcome, for all pools; see ``test_brief``.
+"""Brief handlers with every outcome, for all pools; see ``test_brief`` and ``test_expired``.
 
 The environment names a folder: each handler adds a line to its file `begun` and, if it is not ended
-with its process, to `ended`; the handler of ``slow`` waits there for the file `gate`.
+with its process, to `ended`; the handler of ``slow`` waits there for the file `gate`. The first of
+``freeze`` stops its process, and the worker, until both get SIGCONT. With BRIEF_AHEAD, every
+handler is brief, however slow this machine is.
 """
 
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from interlock import Reject, RetryAfter, current_lease
 from interlock.app import App
+from interlock.client.faces import handler_time
+from interlock.client.requests import result_wait
 from interlock.retry import Retry
+
+if "BRIEF_AHEAD" in os.environ:
+    handler_time.QUICK, handler_time.BRIEF, handler_time.LONGEST_BATCH = 0.0, 60.0, 0.1
 
 app = App(retry=Retry(3, first=0.001))
 
@@ -25,6 +35,8 @@ def _handle(key: str, number: int, how: str) -> None:
         if how == "slow":
             while not (folder / "gate").exists():
                 time.sleep(0.001)
+        if how == "freeze" and not (folder / "frozen").exists():
+            _freeze(folder / "frozen", number)
         if how == "die" and attempt == 1:
             os._exit(3)
         if how == "fails" or (how == "once" and attempt == 1):
@@ -36,6 +48,21 @@ def _handle(key: str, number: int, how: str) -> None:
             raise RetryAfter(0.001)
     finally:
         _note(folder / "events", f"ended {line}")
+
+
+def _freeze(file: Path, number: int) -> None:
+    relay: Any = result_wait.relay
+    if relay is not None:
+        # In a process of a pool: with messages queued here too, and its worker first.
+        if len(relay._work) < 3:
+            return
+        parent = os.getppid()
+        os.kill(parent, signal.SIGSTOP)
+        while Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.001)
+    _note(file, f"{os.getpid()} {number}\n")
+    # To this thread: it does not go on until another thread has received it.
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def _note(file: Path, line: str) -> None:

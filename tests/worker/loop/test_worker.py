@@ -418,6 +418,32 @@ def test_a_stopped_worker_finishes_running_handlers_and_leases_no_more(app: App)
     assert queue_of(app).stats().leased == 0
 
 
+def test_a_stop_that_waits_long_names_the_handlers_that_still_run(
+    app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.worker.worker.FIRST_WARNING", 0.01)
+    gate, begun = threading.Event(), threading.Event()
+
+    @app.task()
+    def f() -> None:
+        begun.set()
+        gate.wait(60)
+
+    worker = app.worker(threads=1).start()
+    job = f.send()
+    assert begun.wait(30)
+    ended: list[bool] = []
+    ending = threading.Thread(target=lambda: ended.append(worker.stop()))
+    ending.start()
+    text = rf"has waited \S+ s for running handlers: \S+ \(message {job.id} in queue 'default'"
+    try:
+        wait_for(lambda: len(re.findall(text, caplog.text)) >= 2, "nothing names the handler")
+    finally:
+        gate.set()
+        ending.join(30)
+    assert ended == [True]
+
+
 def test_messages_unfinished_at_the_stop_deadline_are_returned(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,7 +36,8 @@ def running(gate: threading.Event | None = None) -> Execution:
     )  # fmt: skip
     none: Any = None
     invocation: Any = Calls(gate)
-    return Execution(none, held, invocation, none, 0.0)
+    batch: Any = SimpleNamespace(grant=SimpleNamespace(deadline=math.inf))
+    return Execution(batch, held, invocation, none, 0.0)
 
 
 @pytest.fixture

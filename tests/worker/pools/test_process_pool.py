@@ -209,7 +209,7 @@ def test_messages_that_a_process_returns_go_to_an_idle_one_unless_the_worker_sto
 ) -> None:
     given: list[Any] = []
     pool = ProcessPool(2, "", cast(Any, SimpleNamespace(stops=stops)), cast(Any, None))
-    waiting = SimpleNamespace(unbegun=lambda: None)
+    waiting = SimpleNamespace(unbegun=lambda: None, expired=False)
     busy: Any = SimpleNamespace(ready=True, sent=collections.deque([object(), waiting]))
     idle: Any = SimpleNamespace(ready=True, sent=collections.deque(), handle=given.extend)
     pool._children = [busy, idle]

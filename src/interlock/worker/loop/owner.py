@@ -223,6 +223,7 @@ class Owner:
         """Act on the passing of time.
 
         - A message that no handler has begun within 100 ms is returned: it keeps its lanes closed.
+          So is one whose lease is lost.
         - A handler that holds up the thread of a batch keeps that thread alone.
         - A handler that exceeds its timeout loses its lease, and its stack is logged.
         - A message of an unknown task is returned when its time is over.
@@ -232,7 +233,7 @@ class Owner:
             if one.over:
                 continue
             if one.started is None:
-                if self.stops or now - one.offered > LONGEST_UNSTARTED:
+                if self.stops or one.held.lost or now - one.offered > LONGEST_UNSTARTED:
                     self.state.give_back(one)
                 continue
             if one.held.lost:

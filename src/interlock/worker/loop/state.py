@@ -349,8 +349,11 @@ class WorkerState:
         return invocation
 
     def ended(self, execution: Execution, outcome: Outcome) -> None:
-        """Note that a handler has ended."""
+        """Note that a handler has ended, or, if the outcome is RELEASED, that none has begun."""
         held, source = execution.held, execution.source
+        if outcome is RELEASED:
+            self._return(execution)
+            return
         if self.audit is not None:
             tell_ended(self.audit, held, outcome)
         took = (execution.ended or 0.0) - (execution.started or execution.offered)
@@ -386,10 +389,14 @@ class WorkerState:
     def give_back(self, execution: Execution) -> None:
         """Return a message that no handler has begun, to the same position, at the same attempt."""
         if self.pool.withdraw(execution):
-            if self.audit is not None:
-                self.audit.withdrawn(execution.held)
+            self._return(execution)
+
+    def _return(self, execution: Execution) -> None:
+        if self.audit is not None:
+            self.audit.withdrawn(execution.held)
+        if not execution.over:
             execution.source.add(execution.batch, execution.held, RELEASED)
-            self.forget(execution)
+        self.forget(execution)
 
     def release_deferred(self, now: float) -> None:
         """Return the messages of unknown tasks whose time is over."""

@@ -347,6 +347,12 @@ class Execution:
         """Return whether it is settled: the outcome of its handler no longer counts."""
         return self.held._over
 
+    @property
+    def expired(self) -> bool:
+        """Return whether its lease is lost, or may be: this process was frozen, for instance, and
+        another worker may have the message. Then no handler may begin it."""
+        return self.held.lost or self.batch.grant.deadline <= time.monotonic()
+
     def claim(self) -> bool:
         """Decide who has it: the place that begins it, or the owner that takes it back. True for
         the first caller, on any thread."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from interlock.aio import stack_of
-from interlock.worker.message.execution import Execution, Outcome, ahandle, handle, judge
+from interlock.worker.message.execution import RELEASED, Execution, Outcome, ahandle, handle, judge
 from interlock.worker.message.scope import LONGEST_LEAVE, HeldScope, Scope
 from interlock.worker.pools.pool import PoolEvents
 from interlock.worker.pools.thread_pool import stack_at
@@ -130,12 +130,15 @@ class LoopPool:
 
     async def _handle(self, execution: Execution) -> None:
         task = execution.at
-        execution.begin(task)
         try:
-            if execution.invocation.is_async:
-                outcome = await ahandle(execution.invocation, execution.held)
+            if execution.expired:
+                outcome = RELEASED
             else:
-                outcome = await self._on_thread(execution)
+                execution.begin(task)
+                if execution.invocation.is_async:
+                    outcome = await ahandle(execution.invocation, execution.held)
+                else:
+                    outcome = await self._on_thread(execution)
         except BaseException as error:
             # No thread could be started, for instance.
             outcome = judge(execution.invocation.retry, execution.held, error)
@@ -158,6 +161,9 @@ class LoopPool:
             self._threads = ThreadPoolExecutor(self._size, "interlock-handler")
 
         def work() -> Outcome:
+            # A function of a cancelled task may have kept the thread.
+            if execution.expired:
+                return RELEASED
             execution.begin(threading.get_ident())
             return handle(execution.invocation, execution.held)
 

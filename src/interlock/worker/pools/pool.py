@@ -23,7 +23,8 @@ class PoolEvents(Protocol):
         """Return whether no further handler is to begin."""
 
     def handlers_ended(self, ended: Sequence[tuple[Execution, Outcome]]) -> None:
-        """Note that some handlers, at least one, have ended."""
+        """Note that some handlers, at least one, have ended. RELEASED: it was not begun, because
+        its lease has expired."""
 
     def places_moved(self, count: int) -> None:
         """Note that this many places were added, or removed if the number is negative."""
@@ -49,7 +50,8 @@ class Pool(Protocol):
         that raises, or an error if the pool cannot start; ``close`` ends what has started."""
 
     def offer(self, batch: Sequence[Execution]) -> None:
-        """Handle these in order, each as soon as a place is free, which claims it first."""
+        """Handle these in order, each as soon as a place is free, which claims it first. One whose
+        lease has expired by then is not begun."""
 
     def withdraw(self, execution: Execution) -> bool:
         """Take back a message that no handler has begun. False: a handler has."""

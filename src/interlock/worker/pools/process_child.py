@@ -14,6 +14,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -100,7 +101,12 @@ class _Link:
         self.send("ready", None)
         with contextlib.closing(self._runners):
             while (message := self._next()) is not None:
-                *fields, leased_at = message
+                *fields, leased_at, deadline = message
+                if deadline <= time.monotonic():
+                    # This process was frozen, for instance. The worker knows whether it has renewed
+                    # the lease meanwhile.
+                    self._return_all(1)
+                    continue
                 lease = TaskLease(*fields)
                 lease._leased_at = leased_at
                 lease._is_lost = functools.partial(self._is_lost, lease)
@@ -177,9 +183,8 @@ class _Link:
                 if not self._wakes.get():
                     return None
 
-    def _return_all(self) -> None:
-        """Return the messages that have not begun."""
-        count = 0
+    def _return_all(self, count: int = 0) -> None:
+        """Return the messages that have not begun, and this many that were about to."""
         with contextlib.suppress(IndexError):
             while True:
                 # From the end: the other thread may begin the first one meanwhile, and the worker

@@ -25,7 +25,14 @@ from typing import Any
 from interlock.client.requests.result_wait import ResultWait
 from interlock.errors import InterlockError, WouldDeadlock
 from interlock.failure import text_of
-from interlock.worker.message.execution import ACKED, Execution, Outcome, details, failure
+from interlock.worker.message.execution import (
+    ACKED,
+    RELEASED,
+    Execution,
+    Outcome,
+    details,
+    failure,
+)
 from interlock.worker.message.scope import LONGEST_LEAVE, Scope, ScopeThread
 from interlock.worker.message.tasks import Tasks
 from interlock.worker.pools.pool import DONE, PoolEvents
@@ -122,8 +129,14 @@ class ProcessPool:
         """Give a process its share of the waiting messages; the caller holds the lock."""
         if self.closing.is_set() or self._events.stops:
             return
-        share = -(-len(self._waiting) // self._size)
-        some = [self._waiting.popleft() for _ in range(min(share, MOST_SENT))]
+        share = min(-(-len(self._waiting) // self._size), MOST_SENT)
+        some: list[Execution] = []
+        while self._waiting and len(some) < share:
+            execution = self._waiting.popleft()
+            if execution.expired:
+                self.ended(execution, RELEASED)
+            else:
+                some.append(execution)
         if some:
             child.handle(some)
 
@@ -231,9 +244,9 @@ class _Child:
         self._send(("handle", [
             (
                 held.queue, held.id, held.sequence, held.attempt, held.token, held.keys,
-                held.shared, held.payload, held._leased_at,
+                held.shared, held.payload, held._leased_at, one.batch.grant.deadline,
             )
-            for held in (one.held for one in some)
+            for one in some for held in (one.held,)
         ]))  # fmt: skip
 
     def recall(self) -> None:

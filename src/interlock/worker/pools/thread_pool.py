@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from interlock.aio import stack_of
 from interlock.runtime.frames import frame_of, stack_text
 from interlock.worker.message.execution import (
+    RELEASED,
     Execution,
     Invocation,
     Outcome,
@@ -118,9 +119,11 @@ class ThreadPool:
             return False
         self._wake()
         if execution.claim():
-            execution.begin(me)
-            outcome = runner.handled(execution.invocation, execution.held)
-            execution.end()
+            outcome = RELEASED
+            if not execution.expired:
+                execution.begin(me)
+                outcome = runner.handled(execution.invocation, execution.held)
+                execution.end()
             self._events.handlers_ended(((execution, outcome),))
         return True
 
