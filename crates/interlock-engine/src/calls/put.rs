@@ -304,6 +304,9 @@ impl Queue {
             if kept {
                 return Err(No::Full(room_is_kept("put")));
             }
+            if weight > cx.free_of_all() {
+                self.drop_events(weight, cx);
+            }
             if weight > cx.free_for(payer) {
                 return Err(No::Refused(cx.out_of_memory_for(payer, weight, "put")));
             }

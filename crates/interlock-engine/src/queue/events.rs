@@ -192,6 +192,12 @@ impl Log {
         self.bytes -= gone.map_or(0, |event| event.weight());
     }
 
+    fn drop_half(&mut self, shared: &Shared, queue: &[u8]) {
+        (0..self.events.len().div_ceil(2)).for_each(|_| self.drop_first());
+        self.events.shrink_to_fit();
+        self.recount(shared, queue);
+    }
+
     fn clear(&mut self) {
         self.events = VecDeque::new();
         self.bytes = 0;
@@ -267,9 +273,17 @@ impl Queue {
         log.recount(shared, &self.name);
         let most = shared.memory.load(Ordering::Relaxed);
         if most > 0 && shared.used.load(Ordering::Relaxed) > most {
-            (0..log.events.len().div_ceil(2)).for_each(|_| log.drop_first());
-            log.events.shrink_to_fit();
-            log.recount(shared, &self.name);
+            log.drop_half(shared, &self.name);
+        }
+    }
+
+    /// Drops the oldest events until this many bytes are free: messages need the memory more.
+    #[cold]
+    pub fn drop_events(&self, bytes: u64, cx: &Context<'_>) {
+        let Some(log) = &self.watch else { return };
+        let mut log = log.lock();
+        while bytes > cx.free_of_all() && !log.events.is_empty() {
+            log.drop_half(cx.shared, &self.name);
         }
     }
 

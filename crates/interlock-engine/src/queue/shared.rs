@@ -225,7 +225,7 @@ impl Context<'_> {
         }
     }
 
-    fn free_of_all(&self) -> u64 {
+    pub fn free_of_all(&self) -> u64 {
         match self.shared.memory.load(Ordering::Relaxed) {
             0 => u64::MAX,
             // Relaxed: puts of other threads at this moment may exceed the limit slightly.

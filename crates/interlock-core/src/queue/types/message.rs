@@ -124,7 +124,7 @@ mod tests {
         let sizes = [
             ("Message", size_of::<Message<NonZeroU64>>(), 32),
             ("Edge", size_of::<Edge>(), 20),
-            ("Lane", size_of::<Lane>(), 56),
+            ("Lane", size_of::<Lane>(), 64),
             ("Lease", size_of::<Lease>(), 48),
             ("Extra", size_of::<Extra>(), 56),
         ];
