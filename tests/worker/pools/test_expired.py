@@ -44,7 +44,7 @@ def test_a_worker_frozen_beyond_its_leases_begins_none_of_its_queued_messages(
     assert other.stopped() == 0, other.output
     handled = events(tmp_path)
     process, frozen_at = map(int, file.read_text().split())
-    # A process of the pool goes on first.
+    # A process of the pool continues first.
     os.kill(process, signal.SIGCONT)
     wait_for(lambda: len(events(tmp_path)) > len(handled), "it does not go on")
     os.kill(frozen.process.pid, signal.SIGCONT)
