@@ -85,6 +85,9 @@ pub struct Node<M, D: Disk, C> {
     asks_for_ends: bool,
     /// The number of the checkpoint that it went back to; older ones are tried next.
     tried: u64,
+    /// Since it was asked to read the log anew: the number of the checkpoint after which it looks for
+    /// one to continue from, should the log lack its beginning.
+    resynced: Option<u64>,
     read_at: Instant,
     written_at: Instant,
     /// Time of the last append.
@@ -178,6 +181,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             is_reading_for: ReadingFor::State,
             asks_for_ends: false,
             tried,
+            resynced: None,
             read_at: Instant::now(),
             written_at: Instant::now(),
             sent_at: Instant::now(),
@@ -411,7 +415,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             return;
         }
         // It has caught up: the next time it goes back, it starts with the newest checkpoint.
-        self.tried = u64::MAX;
+        (self.tried, self.resynced) = (u64::MAX, None);
         let has_state = self.replica.state().machine.is_some();
         if self.is_genesis_under_way || (has_state && !self.waiting.is_empty()) {
             return;
@@ -482,6 +486,9 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     /// turns out not to have it, the one before is tried.
     fn go_back(&mut self) {
         if !matches!(self.replica.need(), Need::Checkpoint(_)) {
+            if self.continue_from_oldest() {
+                return;
+            }
             self.replica.last_is(None);
         }
         let Need::Checkpoint(before) = self.replica.need() else {

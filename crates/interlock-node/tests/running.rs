@@ -2,6 +2,7 @@
 
 mod server;
 
+use std::cell::RefCell;
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use interlock_log::machine::Limits;
 use interlock_log::rows;
 use interlock_log::state::Rules;
 use interlock_node::hub::HubWrites;
-use interlock_node::node::{Lacking, Pace, Reader};
+use interlock_node::node::{KeeperTold, Lacking, Pace, Reader};
 use interlock_node::running::{Running, Settings};
 use interlock_table::{Location, Options, Table};
 use server::Server;
@@ -144,10 +145,17 @@ fn give(server: &Server, names: &[&str], nodes: &[Option<(Client, Running)>]) {
 
 const UNFINISHED: &str = "unfinished-00000000000000000000";
 
-fn eventually(mut what: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(30);
+fn eventually(what: impl FnMut() -> bool) {
+    eventually_in(Duration::from_secs(30), what, String::new);
+}
+
+/// `shown`: what a failure prints.
+fn eventually_in(time: Duration, mut what: impl FnMut() -> bool, shown: impl FnOnce() -> String) {
+    let until = Instant::now() + time;
     while !what() {
-        assert!(Instant::now() < until);
+        if Instant::now() >= until {
+            panic!("it has not happened in {time:?}: {}", shown());
+        }
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -325,9 +333,10 @@ fn a_null_has_the_form_of_the_client_s_protocol() {
 /// answered write of a client counts once, and each refused one does not count.
 #[test]
 fn answered_writes_count_once_over_random_starts_ends_and_losses() {
-    let seed = std::env::var("SEED").ok().and_then(|text| text.parse().ok());
-    let mut random = fastrand::Rng::with_seed(seed.unwrap_or_else(|| fastrand::u64(..)));
-    println!("SEED={}", random.get_seed());
+    let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse().ok());
+    let seed = number("INTERLOCK_SEED").unwrap_or_else(|| fastrand::u64(..));
+    println!("INTERLOCK_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
     let mut server = Server::start("redis-server", &[]);
     let pace = Pace { checkpoint: 20, timeout: Duration::from_millis(1500), ..Pace::default() };
     let names = ["a", "b", "c"];
@@ -339,11 +348,12 @@ fn answered_writes_count_once_over_random_starts_ends_and_losses() {
         Some((client, running))
     };
     nodes[0] = start(&server, 0);
-    let steps = std::env::var("STEPS").ok().and_then(|text| text.parse().ok()).unwrap_or(80);
-    for _ in 0..steps {
-        let at = random.usize(..3);
+    let mut steps = Vec::new();
+    for _ in 0..number("STEPS").unwrap_or(80) {
+        let (at, step) = (random.usize(..3), random.u8(..14));
+        steps.push((at, step));
         give(&server, &names, &nodes);
-        match random.u8(..14) {
+        match step {
             13 => nodes[at].iter().for_each(|(_, node)| node.resync()),
             // The engine later loses only what came after this save.
             12 => assert!(server.say("SAVE").starts_with("+OK")),
@@ -375,21 +385,77 @@ fn answered_writes_count_once_over_random_starts_ends_and_losses() {
             *node = start(&server, at);
         }
     }
-    println!("{done} done, {unknown} unknown");
-    eventually(|| {
+    // Longer than a node waits for others to put back what it lacks.
+    let time = 4 * pace.patience;
+    let seen = RefCell::new(Vec::new());
+    let is_settled = || {
         give(&server, &names, &nodes);
         let nodes: Vec<_> = nodes.iter().flatten().collect();
-        let said = nodes.iter().map(|(client, _)| client.say(&["HINCRBY t:x n 0"])[0].clone());
-        let said: Vec<i64> = said.filter_map(|one| one[1..].trim_end().parse().ok()).collect();
-        let marks: Vec<_> = nodes.iter().map(|(_, node)| node.figures()).collect();
-        let is_settled = marks.iter().all(|one| one.standing.serves && !one.standing.owes);
-        let is_right =
-            said.len() == 3 && said.iter().all(|one| (done..=done + unknown).contains(one));
-        if is_settled && !is_right {
-            println!("{said:?}, wanted {done} to {}", done + unknown);
-        }
-        is_settled && is_right && said.iter().all(|one| *one == said[0])
+        let said = nodes.iter().map(|(client, _)| client.say(&["HINCRBY t:x n 0"]).remove(0));
+        seen.replace(said.collect());
+        let said = seen.borrow();
+        let counts: Vec<i64> =
+            said.iter().filter_map(|one| one[1..].trim_end().parse().ok()).collect();
+        let is_right = |count: &i64| (done..=done + unknown).contains(count) && *count == counts[0];
+        let is_settled = |node: &Running| {
+            let standing = node.figures().standing;
+            standing.serves && !standing.owes
+        };
+        counts.len() == 3
+            && counts.iter().all(is_right)
+            && nodes.iter().all(|(_, node)| is_settled(node))
+    };
+    eventually_in(time, is_settled, || {
+        let figures: Vec<_> = nodes.iter().flatten().map(|(_, node)| node.figures()).collect();
+        let said = seen.borrow();
+        format!(
+            "{done} were done, {unknown} maybe; the nodes said {said:?}; steps {steps:?}; {figures:#?}"
+        )
     });
+}
+
+#[test]
+fn nodes_that_are_resynced_together_continue_from_their_checkpoints_of_a_trimmed_log() {
+    let server = Server::start("redis-server", &[]);
+    let start = |keep| {
+        ["a", "b"].map(|name| {
+            let client = Client::new(1 << 20);
+            let pace = Pace { checkpoint: 5, keep, ..Pace::default() };
+            let node = begin(&server, name, &client, pace);
+            (client, node)
+        })
+    };
+    let mut done = 0;
+    // The log is not trimmed before both have reported their checkpoints in it.
+    let nodes = start(1 << 20);
+    eventually(|| {
+        done += 1;
+        assert_eq!(nodes[0].0.say(&["HINCRBY t:x n 1"]), [format!(":{done}\r\n")]);
+        let is_kept = |keeper: &KeeperTold| keeper.kept.is_some();
+        let figures = nodes[0].1.figures();
+        figures.standing.keepers.iter().filter(|keeper| is_kept(keeper)).count() == 2
+    });
+    drop(nodes);
+    let begins = || server.say("XRANGE il:log:{test} - + COUNT 1");
+    let genesis = begins();
+    let [(a, one), (b, other)] = start(0);
+    let nodes = [one, other];
+    eventually(|| begins() != genesis);
+    server.signal(libc::SIGSTOP);
+    nodes.iter().for_each(Running::resync);
+    eventually(|| nodes.iter().all(|node| !node.figures().standing.serves));
+    server.signal(libc::SIGCONT);
+    let is_back = |node: &Running| {
+        let standing = node.figures().standing;
+        standing.serves && !standing.owes && standing.told.resyncs == 1
+    };
+    let figures = || nodes.each_ref().map(Running::figures);
+    let shown = || format!("{:#?}", figures());
+    eventually_in(Duration::from_secs(30), || nodes.iter().all(is_back), shown);
+    for client in [a, b] {
+        assert_eq!(client.say(&["HINCRBY t:x n 0"]), [format!(":{done}\r\n")]);
+    }
+    assert_eq!(figures().map(|one| one.standing.told.went_back), [0, 0]);
 }
 
 #[test]

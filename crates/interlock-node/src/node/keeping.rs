@@ -11,9 +11,9 @@ use interlock_log::replica::{Need, Raws};
 use interlock_log::ring::Record;
 use interlock_stores::disk::Disk;
 
-use super::places::{older, position};
+use super::places::{newer, older, position};
 use super::{KeeperTold, Node, ReadingFor};
-use crate::files::{Checkpoints, Kept, Point};
+use crate::files::{Checkpoints, Kept, Point, Report};
 use crate::log::{self, Id, Position};
 use crate::ports::{Clients, News, Unacknowledged};
 use crate::trouble::Trouble;
@@ -285,6 +285,25 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             }
             before = number;
         }
+    }
+
+    /// After a resync, continues from its oldest checkpoint that was not tried: the log lacks what
+    /// comes before. Otherwise nodes that are resynced at the same time would wait for one another.
+    pub(super) fn continue_from_oldest(&mut self) -> bool {
+        let Some(after) = self.resynced.take() else { return false };
+        let mut reports = Vec::new();
+        let found = newer::<M, D>(&self.saver.checkpoints(), after, &mut reports);
+        for Report { path, text } in reports {
+            self.clients.tell(News::Disk(format!("{path}: {text}")));
+        }
+        let found = found.unwrap_or_else(|error| {
+            self.clients.tell(News::Disk(error.to_string()));
+            None
+        });
+        let Some((number, point, found)) = found else { return false };
+        (self.tried, self.resynced) = (number, Some(number));
+        self.go_on(Some(found), point.bytes);
+        true
     }
 
     /// Continues from a checkpoint, its own or another node's.

@@ -27,6 +27,21 @@ pub(super) fn older<M: Machine, D: Disk>(
     Ok(None)
 }
 
+/// Returns the oldest readable checkpoint with a number above `after`.
+pub(super) fn newer<M: Machine, D: Disk>(
+    checkpoints: &Checkpoints<D>,
+    after: u64,
+    reports: &mut Vec<Report>,
+) -> Result<Option<(u64, Point, Checkpoint<M>)>, StoreError> {
+    for (number, _) in checkpoints.kept().filter(|(number, _)| *number > after) {
+        let found = older(checkpoints, number + 1, reports)?;
+        if let Some(found) = found.filter(|(one, _, _)| *one == number) {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
 pub(super) fn position(place: Place) -> Option<Position> {
     let from = |(ms, number)| Position { id: Id { ms, number }, mark: Some(place.entry) };
     place.id.map(from)

@@ -143,7 +143,8 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
     }
 
-    /// Forgets the history and reads the log anew from its beginning.
+    /// Forgets the history and reads the log anew: from its beginning or, if it was trimmed, from the
+    /// oldest of the node's checkpoints that is in it.
     pub fn resync(&mut self) {
         self.tried = 0;
         self.replica.last_is(None);
@@ -152,5 +153,6 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         // The log has not lost anything.
         self.told.resyncs += self.told.went_back - before;
         self.told.went_back = before;
+        self.resynced = Some(0);
     }
 }
