@@ -26,7 +26,7 @@ def test_no_walk_is_over_its_limit() -> None:
     put = next(one for one in told if one["name"] == "put on an engine")
     assert put["entries"][0] == "client/faces/queue.py"
     assert {
-        "client/requests/queue_handle.py",
+        "client/requests/queue_puts.py",
         "client/wire/messages.py",
         "client/connection/call.py",
     } < set(put["entries"])

@@ -53,6 +53,9 @@ class App:
             declared with, ``Retry()`` unless another policy was declared.
         send_timeout: seconds for which a send waits, for room and for the engine together.
             Default 5.
+        linger: seconds for which a send waits until others to the same queue can be sent with it in
+            one call; see ``Client.queue``. Default 0: only the sends that come while a call is in
+            flight are sent together, in the next.
         queues: options of queues by their names, as ``Client.queue`` takes them: those of
             ``DeclaredOptions``, such as ``maxsize`` and ``retry``. They are declared with the first
             send or by the first worker; OptionsMismatch is raised then if the queue has others.
@@ -75,6 +78,7 @@ class App:
         *,
         retry: Retry = _DEFAULT_RETRY,
         send_timeout: Seconds = 5,
+        linger: Seconds = 0,
         queues: Mapping[str, DeclaredOptions] | None = None,
         audit: bool = False,
         lifespan: Callable[[Any], object] | None = None,
@@ -87,6 +91,7 @@ class App:
         """The engine; may be set until the first send."""
         self.retry = retry
         self.send_timeout = seconds(send_timeout, "App(): send_timeout")
+        self._linger = seconds(linger, "App(): linger")
         self._made_with = (self.url, self.retry, self.send_timeout)
         self._was_set_up = False
         """True in a process of a pool, once it has the settings of the worker's program."""
@@ -563,8 +568,9 @@ class App:
         if found is not None:
             return found
         with self._lock:
-            found = self._queues[name] = self._open(name)
-            return found
+            if name not in self._queues:
+                self._queues[name] = self._open(name, linger=self._linger)
+            return self._queues[name]
 
     def _open(self, name: str, **options: Any) -> Any:
         """Return a separate handle, which can be closed without the others."""

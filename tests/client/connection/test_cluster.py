@@ -7,7 +7,9 @@ import os
 import signal
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -63,6 +65,61 @@ def test_the_asyncio_client_finds_queues_on_all_primaries(ports: list[int]) -> N
                     assert payload == n
 
     asyncio.run(main())
+
+
+def name_on(primary: int) -> str:
+    """A new queue's name, of the first or the second primary."""
+    names = (uuid.uuid4().hex for _ in range(1_000))
+    return next(name for name in names if slot_of(f"il:{{{name}}}") // 5461 == primary)
+
+
+def calls_of(ports: list[int]) -> int:
+    """The number of functions that the primaries have carried out."""
+    found = 0
+    for port in ports[:3]:
+        with redis.Redis(port=port) as node:
+            stats: Any = node.info("commandstats")
+            found += stats.get("cmdstat_fcall", {"calls": 0})["calls"]
+    return found
+
+
+@pytest.mark.parametrize("face", ["threads", "tasks"])
+def test_puts_sent_together_follow_a_queue_that_has_moved_and_are_put_once(
+    ports: list[int], face: str
+) -> None:
+    name = name_on(0)
+    for port in ports:
+        with redis.Redis(port=port) as node:
+            # On a busy machine a replica would take over otherwise.
+            node.config_set("cluster-node-timeout", 60_000)
+    with connect(url(ports)) as client:
+        # It learns which server has which slots, and installs the functions on both.
+        for primary in (0, 1):
+            client.queue(name_on(primary)).put("first")
+        with redis.Redis(port=ports[1]) as node:
+            receiver = node.execute_command("CLUSTER", "MYID")
+        for port in (ports[1], ports[0], ports[2]):
+            with redis.Redis(port=port) as node:
+                move = ("SETSLOT", slot_of(f"il:{{{name}}}"), "NODE", receiver)
+                node.execute_command("CLUSTER", *move)
+        before = calls_of(ports)
+        queue = client.queue(name, linger=2, slow_wait=0, warn_depth=0, warn_lane_depth=0)
+        if face == "threads":
+            with ThreadPoolExecutor(5) as pool:
+                ids = list(pool.map(queue.put, range(5)))
+        else:
+
+            async def main() -> list[int]:
+                return await asyncio.gather(*(queue.aio.put(n) for n in range(5)))
+
+            ids = asyncio.run(main())
+        assert len(set(ids)) == 5
+        assert calls_of(ports) == before + 1
+        assert client._engine.nodes.known(queue._handle.key) == f"127.0.0.1:{ports[1]}"
+        leases = queue.get_many(10, timeout=20)
+        assert sorted(lease.payload for lease in leases) == [0, 1, 2, 3, 4]
+        for lease in leases:
+            lease.ack()
 
 
 def replicated(primary: redis.Redis, name: str) -> None:

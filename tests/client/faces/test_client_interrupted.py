@@ -21,6 +21,7 @@ FILES = tuple(
         "connection/call",
         "requests/lease_renewal",
         "requests/queue_handle",
+        "requests/queue_puts",
         "wire/bad_reply",
         "wire/codec",
         "wire/messages",

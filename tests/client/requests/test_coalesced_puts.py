@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 
 from interlock import Empty, EngineUnavailable, Full, InterlockError, ShutDown, connect
+from interlock.app import App
 from interlock.client.faces.client import Client
 from interlock.client.faces.queue import RemoteQueue
 from interlock.client.requests.coalesced_puts import Send, next_call
 from interlock.client.wire.messages import Message
-from interlock.runtime.limits import MAX_BATCH, MAX_BATCH_KEYS, MAX_CALL, MAX_PAYLOAD
+from interlock.runtime.limits import MAX_BATCH, MAX_BATCH_KEYS, MAX_PAYLOAD
 from tests import seeds
 from tests.client.connection.proxy import Proxy, cutting, proxied
 from tests.support import until
@@ -93,6 +94,9 @@ def net(request: pytest.FixtureRequest) -> Iterator[Net]:
 Put = Callable[[Any], Any]
 
 
+def noted(number: int) -> None: ...
+
+
 def together(net: Net, puts: list[Put], during: Callable[[Any], None] = lambda queue: None,
              **options: Any) -> list[Any]:  # fmt: skip
     """Make the puts as tasks while one is in flight; return what each returned or raised."""
@@ -136,8 +140,7 @@ def threads_together(net: Net, puts: list[Put], **options: Any) -> list[Future[A
 
 
 def gathered(queue: RemoteQueue[Any]) -> Any:
-    puts = queue._handle.thread_puts
-    assert puts is not None
+    (puts,) = queue._handle.thread_puts.values()
     return puts._pending
 
 
@@ -373,8 +376,7 @@ def test_a_put_in_the_middle_of_a_put_of_the_same_thread_is_made(net: Net) -> No
     skip_on_hub(net)
     queue = net.client.queue(net.name)
     queue.put("warm")
-    puts = queue._handle.thread_puts
-    assert puts is not None
+    (puts,) = queue._handle.thread_puts.values()
     carry = puts._carry
     inner: list[Any] = []
 
@@ -402,8 +404,8 @@ def test_a_lone_put_is_sent_at_once_by_its_caller(net: Net) -> None:
     for n in range(20):
         queue.put(n)
     assert net.calls == 20
-    puts = queue._handle.thread_puts
-    assert puts is not None and not puts._thread
+    (puts,) = queue._handle.thread_puts.values()
+    assert not puts._thread
 
 
 @pytest.mark.parametrize("face", ["threads", "tasks"])
@@ -442,7 +444,21 @@ def test_a_put_without_time_for_linger_is_sent_at_once(net: Net, face: str) -> N
     assert net.payloads() == [1]
 
 
+def test_linger_of_an_app_sends_the_calls_of_tasks_that_come_within_it_in_one_call(
+    net: Net,
+) -> None:
+    with App(net.client.url, send_timeout=60, linger=2) as app:
+        task = app.task(queue=net.name)(noted)
+        net.calls = 0
+        with ThreadPoolExecutor(5) as pool:
+            jobs = list(pool.map(task.send, range(5)))
+    assert len({job.id for job in jobs}) == 5
+    assert net.calls == 1
+
+
 def test_linger_refuses_what_is_not_a_time(net: Net) -> None:
+    with pytest.raises(ValueError, match=r"App\(\): linger is -1"):
+        App(linger=-1)
     with pytest.raises(ValueError, match="linger is -1"):
         net.client.queue(net.name, linger=-1)
 
@@ -454,9 +470,10 @@ def test_linger_refuses_what_is_not_a_time(net: Net) -> None:
         ([Message(b"p", (b"k",) * 1500)] * 5, [2, 2, 1]),
         ([Message(b"p", (b"k",) * MAX_BATCH_KEYS)] * 2, [1, 1]),
         ([Message(b"p", (), (b"k",) * 3000), Message(b"p", (b"k",) * 2000)], [1, 1]),
-        ([Message(b"x" * MAX_PAYLOAD)] * 50, [MAX_CALL // MAX_PAYLOAD, 2]),
+        ([Message(b"x" * (MAX_PAYLOAD // 4))] * 9, [4, 4, 1]),
+        ([Message(b"x" * MAX_PAYLOAD), Message(b"p")], [1, 1]),
     ],
-    ids=["messages", "keys", "most keys", "shared keys", "bytes"],
+    ids=["messages", "keys", "most keys", "shared keys", "bytes", "most bytes"],
 )
 def test_a_call_carries_no_more_than_the_wire_allows(
     messages: list[Message], sizes: list[int]

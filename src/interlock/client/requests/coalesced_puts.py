@@ -20,7 +20,7 @@ import time
 from interlock.client.wire import messages as wire
 from interlock.errors import EngineUnavailable, InterlockError
 from interlock.message import Put
-from interlock.runtime.limits import MAX_BATCH, MAX_BATCH_KEYS, MAX_CALL
+from interlock.runtime.limits import MAX_BATCH, MAX_BATCH_KEYS, MAX_PAYLOAD
 
 
 class Send:
@@ -105,7 +105,8 @@ def next_call(pending: collections.deque[Send]) -> list[Send]:
         message = send.message
         keys += len(message.keys) + len(message.shared)
         size += len(message.payload)
-        if found and (keys > MAX_BATCH_KEYS or size > MAX_CALL):
+        # More bytes in one call would cost each message the same, but its caller would wait longer.
+        if found and (keys > MAX_BATCH_KEYS or size > MAX_PAYLOAD):
             pending.appendleft(send)
             break
         # In this order: a caller that leaves sets the one and then reads the other.

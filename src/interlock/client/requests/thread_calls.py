@@ -68,10 +68,9 @@ class ThreadSessions:
         if not self.alive:
             raise self._client_closed()
         asked = user.put_arguments(*arguments, **named)
-        puts = user.thread_puts
-        if puts is None or puts.is_forked:
-            # Two threads may each make one: their first puts are not sent together then.
-            puts = user.thread_puts = ThreadPuts(
+        puts = user.thread_puts.get(forks.count)
+        if puts is None:
+            made = ThreadPuts(
                 lambda sends: self.run(user, user.put_together, sends),
                 lambda message, end, bounded: self.run(
                     user, user.put_message, message, end, bounded
@@ -79,6 +78,8 @@ class ThreadSessions:
                 self._engine.target.timeout,
                 user.linger,
             )
+            # Of two threads that each make one, both use the first.
+            puts = user.thread_puts.setdefault(forks.count, made)
             self._puts.add(puts)
         return puts.put(*asked)
 
@@ -140,8 +141,8 @@ class ThreadSessions:
                         session.interrupt()
             finally:
                 self._ends = False
-        if user.thread_puts is not None:
-            user.thread_puts.end(self._closed())
+        for puts in list(user.thread_puts.values()):
+            puts.end(self._closed())
 
     def close(self) -> None:
         """End all calls, and close the connections."""
