@@ -11,7 +11,17 @@ import pytest
 from interlock import current_lease
 from interlock.app import App
 from interlock.client.faces import handler_time
-from interlock.client.faces.handler_time import AHEAD, MOST, MOST_LEASED, QUICK, SPAN, HandlerTime
+from interlock.client.faces.handler_time import (
+    AHEAD,
+    COMPUTED,
+    MOST,
+    MOST_LEASED,
+    QUICK,
+    SPAN,
+    HandlerTime,
+)
+from interlock.worker.loop import batch_runner
+from interlock.worker.pools.thread_pool import ThreadPool
 from tests.worker.workers import wait_for
 
 
@@ -69,6 +79,21 @@ def test_one_long_batch_does_not_end_quick_mode() -> None:
         one.ended(0)
     one.batch_ended(2 * QUICK * MOST_LEASED, MOST_LEASED)
     assert one.quick
+
+
+def test_handlers_that_only_compute_are_quick_until_they_do_not_or_take_long() -> None:
+    one = HandlerTime(16)
+    for _ in range(10 * SPAN):
+        one.ended(2 * QUICK)
+    assert not one.quick
+    one.computing = True
+    one.ended(2 * QUICK)
+    assert one.quick and 1 < one.batch_size < MOST_LEASED
+    one.batch_ended(2 * QUICK * 40, 40)
+    assert one.quick
+    for _ in range(10):
+        one.batch_ended(2 * COMPUTED * 10, 10)
+    assert not one.quick and not one.computing
 
 
 def test_with_one_handler_only_one_call_is_sent_ahead() -> None:
@@ -194,3 +219,36 @@ def test_a_worker_stopped_during_quick_handlers_holds_no_message(app: App, threa
     left = app._queue("default").stats()
     assert left.leased == 0 and left.acks == len(seen) and left.unsettled == 2000 - len(seen)
     assert seen == sorted(seen) or threads > 1
+
+
+@pytest.mark.parametrize("ends", ["waits", "retried"])
+def test_handlers_that_compute_run_in_batches_and_return_to_the_pool(
+    app: App, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    monkeypatch.setattr(handler_time, "QUICK", 0.0)
+    monkeypatch.setattr(handler_time, "COMPUTED", 60.0)
+    monkeypatch.setattr(handler_time, "LATE", 60.0)
+    monkeypatch.setattr(handler_time, "LONGEST_RUN", 60.0)
+    computes, names, waited = threading.Event(), list[str](), [0]
+    computes.set()
+    monkeypatch.setattr(ThreadPool, "only_compute", property(lambda pool: computes.is_set()))
+    monkeypatch.setattr(batch_runner, "waits", lambda: waited[0])
+    monkeypatch.setattr(batch_runner, "RETRIED", 60.0 if ends == "waits" else -60.0)
+
+    @app.task(keys="{key}")
+    def work(key: int) -> None:
+        names.append(threading.current_thread().name)
+        if ends == "waits" and "interlock-batches" in names[-1]:
+            # From now on, as if it waited.
+            waited[0] += 1
+            computes.clear()
+
+    for n in range(600):
+        work.send(n)
+    with app.worker(threads=4):
+        wait_for(lambda: len(names) == 600, "they are not handled")
+    first = next(n for n, name in enumerate(names) if "interlock-batches" in name)
+    assert any("interlock-handler" in name for name in names[first:])
+    batched = sum("interlock-batches" in name for name in names)
+    # Two batches: calls are sent ahead.
+    assert 0 < batched <= 4 * MOST_LEASED

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from interlock.retry import Retry
 from interlock.worker.message.execution import Execution, Outcome, TaskLease
-from interlock.worker.pools.thread_pool import ThreadPool
+from interlock.worker.pools.thread_pool import COMPUTED, ThreadPool
 
 
 class Calls:
@@ -23,8 +24,10 @@ class Calls:
 
     def __init__(self, gate: threading.Event | None = None) -> None:
         self.gate = gate
+        self.begun = threading.Event()
 
     def run(self) -> None:
+        self.begun.set()
         if self.gate is not None:
             assert self.gate.wait(30)
 
@@ -132,6 +135,48 @@ def test_an_offer_made_by_a_pool_thread_does_not_suppress_the_next_wake_up(
     assert ended.acquire(timeout=30) and ended.acquire(timeout=30)
     pool.offer([running()])
     assert ended.acquire(timeout=30), "it was offered and nobody came"
+    pool.close()
+
+
+@pytest.fixture
+def undivided() -> Iterator[None]:
+    """The interpreter takes no thread out of a handler that only computes."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(60.0)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_handlers_that_only_compute_are_run_by_one_thread(
+    ended: threading.Semaphore, undivided: None
+) -> None:
+    pool = started(4, ended)
+    batch = [running() for _ in range(100)]
+    pool.offer(batch)
+    assert all(ended.acquire(timeout=30) for _ in batch)
+    assert pool.only_compute
+    assert len({one.at for one in batch[COMPUTED + 4 :]}) == 1
+    pool.close()
+
+
+def test_a_handler_that_lets_another_run_ends_the_stretch_that_only_computes(
+    ended: threading.Semaphore, undivided: None
+) -> None:
+    pool, gate = started(2, ended), threading.Event()
+    pool.offer([running() for _ in range(100)])
+    assert all(ended.acquire(timeout=30) for _ in range(100)) and pool.only_compute
+    first, others = running(gate), [running() for _ in range(8)]
+    pool.offer([first])
+    calls: Any = first.invocation
+    assert calls.begun.wait(30)
+    pool.offer(others)
+    # Nobody is woken beside it; the owner looks twice, and finds that no handler has ended.
+    pool.look()
+    pool.look()
+    assert all(ended.acquire(timeout=30) for _ in others), "they wait behind a slow handler"
+    assert first.ended is None and not pool.only_compute
+    gate.set()
+    assert ended.acquire(timeout=30)
     pool.close()
 
 

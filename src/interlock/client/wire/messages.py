@@ -386,7 +386,6 @@ def handed(reply: Sequence[bytes], at: int) -> Handed:
 def _handed(reply: Sequence[bytes], at: int) -> Handed:
     id, sequence, attempt, payload, exclusive, shared = reply[at : at + FIELDS]
     middle = at + FIELDS + int(exclusive)
-    end = middle + int(shared)
     # With a leading minus for a quiet message.
     number = int(attempt)
     return Handed(
@@ -395,9 +394,12 @@ def _handed(reply: Sequence[bytes], at: int) -> Handed:
         abs(number),
         payload,
         frozenset(reply[at + FIELDS : middle]),
-        frozenset(reply[middle:end]),
+        frozenset(reply[middle : middle + int(shared)]) if shared != b"0" else _NO_KEYS,
         number < 0,
     )
+
+
+_NO_KEYS: frozenset[bytes] = frozenset()
 
 
 @understood

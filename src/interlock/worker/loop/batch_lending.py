@@ -37,6 +37,9 @@ class BatchLending:
         if self._thread is None:
             self._thread = BatchThread(source.name)
         state = self._state
+        assert isinstance(state.pool, ThreadPool)
+        # When they return to the pool, it looks again.
+        state.pool.computed = 0
         state.runner = runner = BatchRunner(
             source, state.tasks, state.times, state.audit, self._events, state.alone, self._thread
         )

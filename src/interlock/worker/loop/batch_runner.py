@@ -36,7 +36,7 @@ from interlock.worker.message.execution import (
 from interlock.worker.message.meter import BOUNDS
 from interlock.worker.message.source import CallThread, Pending, Source, count_outcome, pending
 from interlock.worker.message.tasks import HEAD, TASK_AT, NotHere, Tasks, head
-from interlock.worker.pools.thread_pool import Runner
+from interlock.worker.pools.thread_pool import Runner, waits
 
 if TYPE_CHECKING:
     from interlock.client.faces.handler_time import HandlerTime
@@ -208,6 +208,9 @@ class BatchRunner:
         self._stopping = False
         self._more = True
         """The last answer was full, so more messages may be ready."""
+        self._retried = time.monotonic() + RETRIED
+        """The time at which handlers that only compute return to the pool, which sees whether they
+        still do."""
         self._hold_off = 0
         """Number of lease-ahead calls to skip, because the last one returned nothing."""
 
@@ -379,9 +382,10 @@ class BatchRunner:
     def _handle(self, run: BatchRun, returned: Returned) -> bool:
         """Handle the messages of a batch. False: the owner has taken the rest, and their
         outcomes."""
-        started = time.monotonic()
+        started, times = time.monotonic(), self._times
         until = min(started + handler_time.LONGEST_RUN, run.began + self._source.lease)
         run.began = started
+        waited = waits() if times.computing else 0
         mine = self._loop(run, until, returned)
         count = run.ended
         if not mine:
@@ -394,7 +398,11 @@ class BatchRunner:
         ended = time.monotonic()
         if self._source.meter is not None:
             self._source.meter.handled(run, 0, count, ended)
-        self._times.batch_ended(ended - started, count)
+        times.batch_ended(ended - started, count)
+        if times.computing and (waits() - waited > count // 2 or ended > self._retried):
+            # They wait, and would do so side by side; or it is time to look whether they now
+            # compute without the interpreter.
+            times.slow()
         return True
 
     def _loop(self, run: BatchRun, until: float, returned: Returned) -> bool:
@@ -509,5 +517,6 @@ class BatchRunner:
 
 
 HOLD_OFF = 64
+RETRIED = 1.0
 MOMENT = BOUNDS[0]
 """Seconds; shorter handlers are counted without an entry for each message."""

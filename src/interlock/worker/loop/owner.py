@@ -56,9 +56,13 @@ class Owner:
         )
         self._ended: collections.deque[tuple[Execution, Outcome]] = collections.deque()
         """Handlers that have ended since the last turn."""
+        self._woken = False
+        """The owner was woken for them, and has not looked at them yet."""
         self._enough = 1
         """Number of them for which the owner is woken."""
         self._looked = 0.0
+        self._worked = 0.0
+        """The time at which handlers last ended and others were left to run; 0: none were."""
         self._until = 0.0
         """The time at which the shutdown is given up."""
         self._recalled = 0.0
@@ -86,10 +90,12 @@ class Owner:
     def handlers_ended(self, ended: Sequence[tuple[Execution, Outcome]]) -> None:
         """See ``PoolEvents``."""
         self._ended.extend(ended)
+        if self._woken or len(self._ended) < self._enough:
+            return
         # The answer to the call in flight wakes the owner; until then it could settle nothing. The
         # state is read after the list has changed, and the owner reads the list last.
-        enough = len(self._ended) >= self._enough
-        if enough and any(one.source.state is not SourceState.CALLING for one, _ in ended):
+        if any(one.source.state is not SourceState.CALLING for one, _ in ended):
+            self._woken = True
             self._events.put((self._all_ended, ()))
 
     @property
@@ -214,8 +220,18 @@ class Owner:
         return max(min(times) - time.monotonic(), 0.0)
 
     def _all_ended(self) -> None:
+        # Before it looks: a handler that ends later wakes it again.
+        self._woken = False
+        if not self._ended:
+            return
+        count, now = 0, time.monotonic()
         while self._ended:
             self.state.ended(*self._ended.popleft())
+            count += 1
+        if self.state.runner is None:
+            if self._worked:
+                self.state.times.pool_ended(now - self._worked, count)
+            self._worked = now if self.state.executions else 0.0
 
     # -- The time ---------------------------------------------------------------------------------
 
@@ -229,6 +245,7 @@ class Owner:
         - A message of an unknown task is returned when its time is over.
         """
         self._batches.look(now)
+        self.state.pool.look()
         for one in list(self.state.executions.values()):
             if one.over:
                 continue

@@ -31,7 +31,7 @@ from interlock.worker.message.execution import (
 from interlock.worker.message.source import Source, count_outcome
 from interlock.worker.message.tasks import NotHere, Tasks
 from interlock.worker.pools.pool import Pool
-from interlock.worker.pools.thread_pool import ThreadPool
+from interlock.worker.pools.thread_pool import COUNTS_WAITS, ThreadPool
 
 if TYPE_CHECKING:
     from interlock.client.faces.batch import LeasedBatch
@@ -357,7 +357,7 @@ class WorkerState:
         if self.audit is not None:
             tell_ended(self.audit, held, outcome)
         took = (execution.ended or 0.0) - (execution.started or execution.offered)
-        over = execution.over
+        over = held._over
         if not over:
             if outcome.how == "ack" and execution.batch.told_from is not None:
                 message = execution.batch.message_of(held.id)
@@ -376,6 +376,8 @@ class WorkerState:
                 # This needs a thread of its own, where it may wait.
                 self.times.slow()
             else:
+                if self.lends:
+                    self.times.computing = COUNTS_WAITS and self.pool.only_compute
                 self.times.ended(took)
         self.forget(execution)
 

@@ -6,7 +6,6 @@ The code is the same for all pools and for batches.
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import time
 from collections.abc import Callable
@@ -68,7 +67,7 @@ class TaskLease:
         shared: frozenset[bytes],
         payload: bytes,
         task: str = "",
-        is_lost: Callable[[], bool] = bool,
+        is_lost: Callable[[int], bool] | None = None,
         leased_at: int | None = None,
     ) -> None:
         self.queue = queue
@@ -105,7 +104,12 @@ class TaskLease:
     def lost(self) -> bool:
         """The lease expired or was revoked, as far as the worker knows: another worker may repeat
         whatever the handler still does."""
-        return self._over or self._is_lost()
+        return self._over or self._is_revoked
+
+    @property
+    def _is_revoked(self) -> bool:
+        """The lease expired or was revoked: not settled by the worker."""
+        return self._is_lost is not None and self._is_lost(self.id)
 
     def ack(self, *_: object) -> NoReturn:
         """Not supported here."""
@@ -143,12 +147,10 @@ class TaskLease:
 def lease_at(queue: str, batch: LeasedBatch, at: int) -> TaskLease:
     """Return the lease of the message at this index of a batch."""
     one = batch.message(at)
-    held = TaskLease(
+    return TaskLease(
         queue, one.id, one.sequence, one.attempt, batch.token, one.keys, one.shared, one.payload,
-        leased_at=batch.leased_at,
+        "", batch.is_lost, batch.leased_at,
     )  # fmt: skip
-    held._is_lost = functools.partial(batch.is_lost, one.id)
-    return held
 
 
 def details(lease: TaskLease) -> dict[str, Any]:
@@ -312,7 +314,7 @@ class Witness(Protocol):
 def tell_ended(witness: Witness, held: TaskLease, outcome: Outcome | None) -> None:
     """Report to the auditor that a handler has ended, before its message is settled."""
     witness.ended(held)
-    if (outcome is not None and outcome.how == "defer") or held._is_lost():
+    if (outcome is not None and outcome.how == "defer") or held._is_revoked:
         witness.withdrawn(held)
 
 
@@ -340,7 +342,7 @@ class Execution:
     at: Any = None
     """The place where it is handled: the number of a thread, a task or a process of the pool."""
 
-    _unclaimed: list[None] = field(default_factory=lambda: [None])
+    _unclaimed: list[None] = field(default_factory=[None].copy)
 
     @property
     def over(self) -> bool:

@@ -21,7 +21,7 @@ from interlock.client.wire import messages as wire
 from interlock.errors import EngineUnavailable, InterlockError, ShutDown
 from interlock.failure import text_of
 from interlock.message import Kind
-from interlock.worker.message.execution import Outcome, TaskLease, details
+from interlock.worker.message.execution import ACKED, Outcome, TaskLease, details
 
 if TYPE_CHECKING:
     from interlock.client.requests.lease_renewal import LeaseRenewer
@@ -233,7 +233,7 @@ class Source:
         answer: Callable[[], batches.Answer] | None = None,
     ) -> None:
         call.began = call.began or time.monotonic()
-        settlements = [one.settlement for one in call.pending]
+        settlements = [settlement for _, _, settlement in call.pending]
         try:
             if answer is not None:
                 call.answers, call.batch = answer()
@@ -261,6 +261,8 @@ class Source:
     def told(self, pending: Sequence[Pending], answers: Sequence[bytes], tally: Tally) -> None:
         """Log the outcomes of settlements that differ from what was expected."""
         for (held, outcome, _), said in zip(pending, answers, strict=True):
+            if outcome is ACKED and said == wire.ACKED:
+                continue
             answer = wire.answer(said)
             if answer == outcome.expected:
                 continue
@@ -327,6 +329,9 @@ class Source:
 def pending(batch: LeasedBatch, held: TaskLease, outcome: Outcome) -> Pending:
     """Return the settlement of a message, which is no longer renewed."""
     held._over = True
+    if outcome is ACKED:
+        batch.settled(held.id)
+        return Pending(held, outcome, wire.acking(held.token, held.id))
     try:
         settlement = outcome.settlement(held.token, held.id)
     except Exception as error:

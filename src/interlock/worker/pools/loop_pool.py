@@ -72,6 +72,14 @@ class LoopPool:
         delays it."""
         return execution.claim()
 
+    @property
+    def only_compute(self) -> bool:
+        """See ``Pool``: it has no threads to choose from."""
+        return False
+
+    def look(self) -> None:
+        """See ``Pool``: no place is free while a message waits."""
+
     def stack(self, execution: Execution) -> str:
         """See ``Pool``."""
         if isinstance(execution.at, asyncio.Task):

@@ -56,6 +56,15 @@ class Pool(Protocol):
     def withdraw(self, execution: Execution) -> bool:
         """Take back a message that no handler has begun. False: a handler has."""
 
+    @property
+    def only_compute(self) -> bool:
+        """Return whether handlers only compute, so that several threads run them no sooner than
+        one."""
+
+    def look(self) -> None:
+        """Begin a message that waits although a place is free. Called every 10 ms while messages
+        are leased ahead, otherwise every 50 ms."""
+
     def stack(self, execution: Execution) -> str:
         """Return the stack of its handler, as text; may be called by any thread."""
 

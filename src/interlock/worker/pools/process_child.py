@@ -109,7 +109,7 @@ class _Link:
                     continue
                 lease = TaskLease(*fields)
                 lease._leased_at = leased_at
-                lease._is_lost = functools.partial(self._is_lost, lease)
+                lease._is_lost = functools.partial(self._is_lost, lease.token)
                 try:
                     invocation = tasks.prepare(lease)
                 except Exception as error:
@@ -210,8 +210,8 @@ class _Link:
         if said := self._looks[wait.number].get():
             raise WouldDeadlock(said)
 
-    def _is_lost(self, lease: TaskLease) -> bool:
-        return self._lost == (lease.id, lease.token)
+    def _is_lost(self, token: int, id: int) -> bool:
+        return self._lost == (id, token)
 
     def _stack(self) -> str:
         if self._runners is not None and (task := self._runners.task) is not None:

@@ -99,6 +99,14 @@ class ProcessPool:
                     child.recall()
         return False
 
+    @property
+    def only_compute(self) -> bool:
+        """See ``Pool``: it has no threads to choose from."""
+        return False
+
+    def look(self) -> None:
+        """See ``Pool``: no place is free while a message waits."""
+
     def stack(self, execution: Execution) -> str:
         """See ``Pool``."""
         found: str = execution.at.stack(execution) if isinstance(execution.at, _Child) else ""

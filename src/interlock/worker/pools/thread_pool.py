@@ -7,6 +7,7 @@ import collections
 import contextlib
 import contextvars
 import queue
+import resource
 import threading
 from collections.abc import Sequence
 
@@ -25,7 +26,7 @@ from interlock.worker.message.execution import (
 from interlock.worker.message.scope import LONGEST_LEAVE, HeldScope, Scope, ScopeThread
 from interlock.worker.pools.pool import PoolEvents
 
-__all__ = ["Runner", "ThreadPool", "stack_at"]
+__all__ = ["COUNTS_WAITS", "Runner", "ThreadPool", "stack_at", "waits"]
 
 
 class ThreadPool:
@@ -39,6 +40,15 @@ class ThreadPool:
         """Wakes one idle thread each; False ends it."""
         self._waking = False
         """A thread was woken that has not looked at the waiting messages yet."""
+        self._handling: set[int] = set()
+        """The threads that take waiting messages."""
+        self._count = 0
+        """Handlers that have ended."""
+        self._woken_at = self._looked_at = self._tried_at = 0
+        """Number of ended handlers when a thread was last woken, when the owner last looked, and
+        when a handler was last tried for whether it only computes."""
+        self.computed = 0
+        """Handlers in a row that kept the interpreter to themselves."""
         self._scope: ScopeThread | None = None
         self._runners: dict[int, Runner] = {}
         """The runners by thread number, to find where a coroutine function is."""
@@ -63,7 +73,16 @@ class ThreadPool:
     def offer(self, batch: Sequence[Execution]) -> None:
         """See ``Pool``."""
         self._waiting.extend(batch)
-        self._wake()
+        # A thread that stops taking messages looks once more after it has said so.
+        if not (self.only_compute and self._handling):
+            self._wake()
+
+    def look(self) -> None:
+        """See ``Pool``: a handler that only computed until now may wait."""
+        if self._waiting and self._count == self._looked_at:
+            self.computed = 0
+            self._wake()
+        self._looked_at = self._count
 
     def withdraw(self, execution: Execution) -> bool:
         """See ``Pool``: the thread that takes it from the queue finds it claimed."""
@@ -100,16 +119,34 @@ class ThreadPool:
             self._runners[me] = runner
             while self._wakes.get():
                 self._waking = False
-                while self._handle_next(runner, me):
-                    pass
+                if self.only_compute and self._handling and self._count != self._woken_at:
+                    # The handler that this thread was to run beside has ended.
+                    continue
+                while self._waiting:
+                    self._handling.add(me)
+                    while self._handle_next(runner, me):
+                        pass
+                    self._handling.discard(me)
 
-    def _wake(self) -> None:
+    @property
+    def only_compute(self) -> bool:
+        """Return whether handlers only compute: they would wait for each other, each in the middle
+        of its work, if several threads ran them."""
+        return self.computed >= COMPUTED
+
+    @property
+    def _is_idle(self) -> bool:
+        """Return whether a thread takes no messages."""
+        return len(self._handling) < self._size
+
+    def _wake(self) -> bool:
         # One thread at a time, which wakes the next before it begins a handler. So as many threads
-        # run as the handlers need: while one only computes, the interpreter lets no other run, and
-        # many woken threads would only compete for it.
-        if self._waiting and not self._waking:
-            self._waking = True
-            self._wakes.put(True)
+        # run as the handlers need.
+        if not self._waiting or self._waking:
+            return False
+        self._waking, self._woken_at = True, self._count
+        self._wakes.put(True)
+        return True
 
     def _handle_next(self, runner: Runner, me: int) -> bool:
         # A function of its own, so that no name holds the last message while the next is awaited.
@@ -117,15 +154,31 @@ class ThreadPool:
             execution = self._waiting.popleft()
         except IndexError:
             return False
-        self._wake()
+        tries = not self.only_compute or self._count - self._tried_at >= BETWEEN_TRIES
+        woken = tries and self._wake()
+        waking, woken_at = self._waking and self._is_idle, self._woken_at
         if execution.claim():
             outcome = RELEASED
             if not execution.expired:
                 execution.begin(me)
                 outcome = runner.handled(execution.invocation, execution.held)
                 execution.end()
+                if waking and self._waking and self._woken_at == woken_at and self._is_idle:
+                    self.computed += 1
+                elif woken:
+                    # It waited, or computed without the interpreter, and let the woken thread run.
+                    # One that was woken for an earlier handler runs after some time in any case.
+                    self.computed = 0
+                if woken:
+                    self._tried_at = self._count
             self._events.handlers_ended(((execution, outcome),))
+        self._count += 1
         return True
+
+
+def waits() -> int:
+    """Return how often this thread has waited for anything; see ``COUNTS_WAITS``."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
 
 
 def stack_at(execution: Execution, runners: dict[int, Runner]) -> str:
@@ -226,3 +279,9 @@ def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
 
 
 MOST_ENDS = 100
+COMPUTED = 8
+"""Handlers in a row that let no other thread run, after which one thread takes all messages."""
+BETWEEN_TRIES = 32
+"""Handlers of that thread until it tries again whether they let another run."""
+COUNTS_WAITS = hasattr(resource, "RUSAGE_THREAD")
+"""The system counts them for each thread."""
