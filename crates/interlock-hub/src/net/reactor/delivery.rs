@@ -4,12 +4,17 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
+use interlock_engine::Served;
+use interlock_journal::JournalError;
+
 use super::poll::Wants;
 use super::worker::{Connection, Worker};
 use crate::access::registry::Part;
 use crate::net::socket;
 use crate::net::socket::PARTS;
-use crate::shared::events::Level;
+use crate::shared::events::{Answer, Level};
+use crate::shared::mailbox::Mail;
+use crate::shared::queues::connection_of;
 use crate::shared::settings::{Live, OutputLimit};
 use crate::topics::chunk::Chunk;
 use crate::topics::directory::SubscriptionKind;
@@ -23,6 +28,53 @@ pub(in crate::net::reactor) enum Line {
 }
 
 impl Worker {
+    /// Before anything is sent: what queues have answered is as safe as they promise. If it cannot be,
+    /// nobody learns of it.
+    pub(in crate::net::reactor) fn commit(&mut self) {
+        if self.local.served.is_empty() && self.local.callers.is_empty() {
+            return;
+        }
+        let served = std::mem::take(&mut self.local.served);
+        let mut callers = std::mem::take(&mut self.local.callers);
+        match self.shared.queues.durable.as_ref().map_or(Ok(()), |durable| durable.commit()) {
+            Ok(()) => {
+                callers.clear();
+                // For its room.
+                self.local.callers = callers;
+                if !served.is_empty() {
+                    self.serve(served, None);
+                }
+            }
+            Err(refused) => {
+                let text = format!("disconnected {} clients: journal: {refused}", callers.len());
+                self.shared.events.log(Level::Warning, text);
+                for token in callers {
+                    if self.connection(token).is_some() {
+                        self.close(token as u32);
+                    }
+                }
+                self.serve(served, Some(&refused));
+            }
+        }
+    }
+
+    /// Answers those who waited; with `refused` they are disconnected, for nobody may learn of what was not
+    /// stored, and an error would say that it was not done.
+    fn serve(&mut self, served: Vec<Served>, refused: Option<&JournalError>) {
+        for Served { ticket, reply } in served {
+            let (worker, token) = connection_of(ticket);
+            let answer = match refused {
+                None => Answer::Reply(reply),
+                Some(refused) => Answer::Refused(refused.to_string()),
+            };
+            if worker == self.local.worker {
+                self.answers.push((token, answer));
+            } else {
+                self.shared.send(worker, Mail::Answer(token, answer));
+            }
+        }
+    }
+
     pub(in crate::net::reactor) fn flush_replies(&mut self) {
         for slot in std::mem::take(&mut self.replies) {
             self.flush(slot, Line::Replies);
@@ -163,8 +215,16 @@ impl Connection {
     /// One send, of a bounded part. How much of what is owed is done with.
     fn send(&mut self) -> io::Result<usize> {
         let fd = self.socket.as_raw_fd();
-        let mut parts = [&[][..]; PARTS];
-        let count = self.output.pieces(&mut parts, SENT);
+        // The long array is filled only where there may be more than one piece.
+        let (mut one, mut many);
+        let parts = if self.output.is_in_one_piece() {
+            one = [&[][..]];
+            &mut one[..]
+        } else {
+            many = [&[][..]; PARTS];
+            &mut many
+        };
+        let count = self.output.pieces(parts, SENT);
         let parts = &parts[..count];
         let size: usize = parts.iter().map(|part| part.len()).sum();
         let (sent, full) = match &mut self.tls {

@@ -164,6 +164,12 @@ impl Output {
         now.saturating_sub(since) > limit.soft_seconds * 1_000_000
     }
 
+    /// Returns whether `pieces` has at most one: there is nothing before the replies.
+    #[inline]
+    pub fn is_in_one_piece(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// Up to `most` bytes to send, in at most `parts.len()` pieces; how many pieces.
     pub fn pieces<'a>(&'a self, parts: &mut [&'a [u8]], most: usize) -> usize {
         let (mut count, mut left, mut skip) = (0, most, self.sent);

@@ -6,18 +6,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use interlock_engine::Served;
-use interlock_journal::JournalError;
-
 use super::delivery::Line;
 use super::output::Output;
 use super::poll::{Poll, Wants};
 use crate::net::socket;
 use crate::net::tls::Tls;
 use crate::session::{Session, Step};
-use crate::shared::events::{Answer, Level};
+use crate::shared::events::Answer;
 use crate::shared::mailbox::{Mail, Peer};
-use crate::shared::queues::connection_of;
 use crate::shared::{Core, Local, Shared};
 use crate::stores::{Gate, Offers};
 use crate::system::time::{now, Time};
@@ -47,7 +43,7 @@ pub struct Worker {
     busy: bool,
     must_drain: bool,
     /// Answers of the controller, for connections that wait.
-    answers: Vec<(u64, Answer)>,
+    pub(in crate::net::reactor) answers: Vec<(u64, Answer)>,
     /// Replies to writes, and the connections that they are for.
     written: Vec<Vec<Written>>,
     reached: Vec<u64>,
@@ -174,14 +170,27 @@ impl Worker {
         if std::mem::take(&mut self.progressed) {
             self.go_on();
         }
-        for (token, answer) in std::mem::take(&mut self.answers) {
-            self.answered(token, answer);
-        }
+        self.take_answers();
         self.take_written();
         self.shared.queues.tick(&mut self.local.served);
         if self.shared.pause.rest(self.now).is_some() {
             self.shared.go_on(self.shared.pause.ended(self.now));
         }
+        self.end_calls();
+        if !self.answers.is_empty() {
+            // This turn's calls have served calls that waited: those are answered at once, and first. If
+            // requests behind those serve others in turn, the next turn answers them.
+            let replies = std::mem::take(&mut self.replies);
+            self.take_answers();
+            self.replies.extend(replies);
+            self.end_calls();
+        }
+        self.flush_replies();
+    }
+
+    /// After requests were read and before any answer is sent: what they have done is seen and
+    /// stored as promised.
+    fn end_calls(&mut self) {
         self.publish();
         if std::mem::take(&mut self.must_drain) {
             self.drain();
@@ -191,7 +200,12 @@ impl Worker {
         self.local.count(&self.shared, self.now);
         self.hand_over();
         self.commit();
-        self.flush_replies();
+    }
+
+    fn take_answers(&mut self) {
+        for (token, answer) in std::mem::take(&mut self.answers) {
+            self.answered(token, answer);
+        }
     }
 
     /// Under load a short wait lets more messages share one send; an idle hub never waits.
@@ -244,37 +258,6 @@ impl Worker {
         others.filter(|(worker, _)| *worker != self.local.worker).any(|(worker, mailbox)| {
             mailbox.waiting.load(Relaxed) > CHOKED && !self.shared.is_broken(worker)
         })
-    }
-
-    /// Before anything is sent: what queues have answered is as safe as they promise. If it cannot be,
-    /// nobody learns of it.
-    pub(in crate::net::reactor) fn commit(&mut self) {
-        if self.local.served.is_empty() && self.local.callers.is_empty() {
-            return;
-        }
-        let served = std::mem::take(&mut self.local.served);
-        let mut callers = std::mem::take(&mut self.local.callers);
-        let worker = self.local.worker;
-        match self.shared.queues.durable.as_ref().map_or(Ok(()), |durable| durable.commit()) {
-            Ok(()) => {
-                callers.clear();
-                // For its room.
-                self.local.callers = callers;
-                if !served.is_empty() {
-                    tell(&self.shared, worker, served, None);
-                }
-            }
-            Err(refused) => {
-                let text = format!("disconnected {} clients: journal: {refused}", callers.len());
-                self.shared.events.log(Level::Warning, text);
-                for token in callers {
-                    if self.connection(token).is_some() {
-                        self.close(token as u32);
-                    }
-                }
-                tell(&self.shared, worker, served, Some(&refused));
-            }
-        }
     }
 
     pub(in crate::net::reactor) fn read(&mut self, token: u64) {
@@ -351,10 +334,13 @@ impl Worker {
                     }
                 }
                 Step::Wait => {
-                    // Writes are answered soon: two system calls for each would cost more than a
-                    // notification of input that is left.
-                    let soon = self.connection(token).is_some_and(|c| c.session.waits_for_writes());
-                    if !soon {
+                    // Writes are answered soon, and most clients send nothing while a lease waits. Two
+                    // system calls each time cost more than one notification of input or of the
+                    // client's farewell, which then changes what is watched.
+                    let unchanged = self.connection(token).is_some_and(|c| {
+                        c.session.waits_for_writes() || c.session.waits_for_queue()
+                    });
+                    if !unchanged {
                         self.watch(slot);
                     }
                     break;
@@ -552,25 +538,6 @@ impl Connection {
         match &mut self.tls {
             None => socket::receive(fd, buffer),
             Some(tls) => tls.receive(fd, buffer),
-        }
-    }
-}
-
-/// Answers those who waited; with `refused` they are disconnected, for nobody may learn of what was not
-/// stored, and an error would say that it was not done.
-fn tell(shared: &Shared, from: usize, served: Vec<Served>, refused: Option<&JournalError>) {
-    for Served { ticket, reply } in served {
-        let (worker, token) = connection_of(ticket);
-        let answer = match refused {
-            None => Answer::Reply(reply),
-            Some(refused) => Answer::Refused(refused.to_string()),
-        };
-        let mail = Mail::Answer(token, answer);
-        // Its own mailbox a worker looks into before it sleeps.
-        if worker == from {
-            let _ = shared.mailboxes[worker].put(mail);
-        } else {
-            shared.send(worker, mail);
         }
     }
 }
