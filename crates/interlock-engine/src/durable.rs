@@ -55,6 +55,7 @@ use interlock_journal::storage::Storage;
 use interlock_journal::{journal, Entry, JournalError, Record, Replay};
 use parking_lot::RwLock;
 
+use crate::queue::names::ByName;
 use crate::{Durability, Engine, Journal, Recorded};
 
 pub use interlock_journal::{OpenError, Repair, Report};
@@ -81,7 +82,7 @@ pub struct Durable<S: Storage = Disk> {
 
 #[derive(Default)]
 struct Numbers {
-    of: HashMap<Box<[u8]>, u32, std::hash::RandomState>,
+    of: ByName<u32>,
     last: u32,
 }
 

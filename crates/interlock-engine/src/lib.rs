@@ -592,6 +592,7 @@ pub fn queue_name(key: &[u8]) -> Option<&[u8]> {
 
 fn any_name(key: &[u8]) -> Option<&[u8]> {
     let name = key.strip_prefix(b"il:{")?.strip_suffix(b"}")?;
-    let plain = !name.iter().any(|byte| matches!(byte, b'{' | b'}'));
-    (plain && !name.is_empty()).then_some(name)
+    // All bytes, without a stop: so several are compared at once.
+    let braces = name.iter().fold(false, |found, byte| found | matches!(byte, b'{' | b'}'));
+    (!braces && !name.is_empty()).then_some(name)
 }

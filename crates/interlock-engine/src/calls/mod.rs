@@ -208,7 +208,7 @@ impl Queue {
             let now = self.scheduler.last_time();
             self.consumers.keep_half(number, caller.call, now, answers.to_vec());
         }
-        if caller.call > 0 || !answers.is_empty() {
+        if cx.records(self) && (caller.call > 0 || !answers.is_empty()) {
             let named = [0, 1].into_iter().chain(6..args.len());
             let args: Vec<&[u8]> = named.map(|i| args.get(i)).collect();
             cx.record_budget(self);
@@ -263,6 +263,9 @@ impl Queue {
         wanted: Wanted,
         cx: &Context<'_>,
     ) {
+        if !cx.records(self) {
+            return;
+        }
         let (call, count) = (call.to_string(), wanted.count.to_string());
         let duration = wanted.duration.to_string();
         let args = [
@@ -403,11 +406,15 @@ impl Queue {
 }
 
 impl Context<'_> {
+    /// Returns whether calls of this queue are recorded: what they record costs nothing otherwise.
+    #[inline]
+    fn records(&self, queue: &Queue) -> bool {
+        !self.replays && queue.is_durable() && self.shared.settings.journal.is_some()
+    }
+
     pub fn record(&self, queue: &Queue, recorded: Recorded, args: &[&[u8]]) {
-        let Some(journal) = self.shared.settings.journal.as_ref().filter(|_| !self.replays) else {
-            return;
-        };
-        if queue.is_durable() {
+        if let Some(journal) = self.shared.settings.journal.as_ref().filter(|_| self.records(queue))
+        {
             let (durability, now) = (queue.declared.durability, queue.scheduler.last_time());
             journal.record(&queue.name, durability, now, recorded, args);
         }
@@ -424,7 +431,7 @@ impl Context<'_> {
 
     /// Records an `il1_next` that returned fewer than COUNT messages, because their bytes ended it.
     pub fn record_next<A: Args + ?Sized>(&self, queue: &Queue, args: &A, count: usize) {
-        if args::integer(args.get(3)) == Some(count as i64) {
+        if !self.records(queue) || args::integer(args.get(3)) == Some(count as i64) {
             return self.record_call(queue, Function::Next, args);
         }
         let count = count.to_string();
@@ -435,7 +442,7 @@ impl Context<'_> {
 
     /// Records a call as one that does not wait.
     pub fn record_call<A: Args + ?Sized>(&self, queue: &Queue, function: Function, args: &A) {
-        if self.replays || self.shared.settings.journal.is_none() || !queue.is_durable() {
+        if !self.records(queue) {
             return;
         }
         self.record_budget(queue);

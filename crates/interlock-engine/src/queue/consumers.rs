@@ -8,10 +8,10 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-use hashbrown::HashMap;
 use interlock_core::queue::types::Time;
 
 use crate::calls::settle::Answer;
+use crate::queue::names::ByName;
 use crate::values::args::{refuse, Read};
 use crate::wire::codes::Code;
 use crate::wire::functions::Function;
@@ -28,7 +28,7 @@ const OF_A_CONSUMER: usize = 200;
 
 #[derive(Debug, Default)]
 pub struct Consumers {
-    by_name: HashMap<Box<[u8]>, u32, std::hash::RandomState>,
+    by_name: ByName<u32>,
     all: Vec<Consumer>,
     free: Vec<u32>,
     /// The consumer that the last call named: one call asks more than once.

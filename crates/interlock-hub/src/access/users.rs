@@ -218,6 +218,7 @@ impl User {
             }
             Access::Topics => first_not(1, &|topic| self.subscribe.hold(topic)),
             Access::Patterns => first_not(1, &|pattern| self.subscribe.hold_all_of(pattern)),
+            Access::Queue if matches!(self.queues, Patterns::All) => None,
             // A key that names no queue is the function's to refuse.
             Access::Queue => {
                 let key = arguments.get(3).unwrap_or_default();

@@ -161,27 +161,28 @@ impl Parser {
     /// Parses complete short arguments, as nearly all are. It stops at any other argument or error, which
     /// the slower code then handles.
     fn quickly(&mut self, buffer: &[u8], limits: &Limits) {
-        let mut rest = buffer.get(self.at..).unwrap_or_default();
-        let most = limits.bulk.min(STRICT_BULK as u64) as usize;
+        if limits.bulk < SHORT {
+            return;
+        }
         // Fills the vector up first and assigns the ranges then: appending one by one is slower.
         let from = self.ranges.len();
-        let places = (self.missing as usize).min(rest.len() / 6);
+        let places = (self.missing as usize).min(buffer.len().saturating_sub(self.at) / 6);
         self.ranges.resize(from + places, (0, 0));
-        let mut taken = 0;
+        let (mut at, mut taken) = (self.at, 0);
         for place in &mut self.ranges[from..] {
-            let Some((head, length)) = short(rest) else { break };
-            if length > most || rest.len() < head + length + 2 {
+            let Some((head, length)) = buffer.get(at..).and_then(short) else { break };
+            let (start, end) = (at + head, at + head + length);
+            if buffer.len() < end + 2 {
                 break;
             }
-            let start = buffer.len() - rest.len() + head;
-            *place = (start as u32, (start + length) as u32);
-            rest = &rest[head + length + 2..];
+            *place = (start as u32, end as u32);
+            at = end + 2;
             taken += 1;
         }
         self.ranges.truncate(from + taken);
         self.missing -= taken as u32;
         if taken > 0 {
-            self.step_to(buffer.len() - rest.len());
+            self.step_to(at);
         }
     }
 
@@ -347,6 +348,8 @@ fn short(bytes: &[u8]) -> Option<(usize, usize)> {
 const LONGEST_LINE: usize = 64 * 1024;
 const STRICT_ARGUMENTS: i64 = 10;
 const STRICT_BULK: i64 = 16384;
+/// Arguments of fewer bytes are short.
+const SHORT: u64 = 1000;
 const KEPT_RANGES: usize = 32;
 /// A vector of ranges with a larger capacity is freed instead of shared.
 const LENT_RANGES: usize = 1 << 12;
