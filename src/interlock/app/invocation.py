@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -169,11 +170,14 @@ class Invoked:
 
     def _check_expiry(self) -> None:
         """Raise Expired if the message's time is over by the engine's clock: an id is the time of
-        the put, in µs."""
+        the put, in µs. The time that it waited here, leased ahead, is added."""
         limit = self._read.expires
         if limit is None:
             return
-        age = (self._lease._leased_at - self._lease.id) / 1e6
+        lease = self._lease
+        age = (lease._leased_at - lease.id) / 1e6
+        if lease._received is not None:
+            age += time.monotonic() - lease._received
         if age > limit:
             raise Expired(f"sent {age:.3g} s ago, and had to start within {limit:.3g} s")
 

@@ -1,9 +1,9 @@
 """Brief handlers with every outcome, for all pools; see ``test_brief`` and ``test_expired``.
 
 The environment names a folder: each handler adds a line to its file `begun` and, if it is not ended
-with its process, to `ended`; the handler of ``slow`` waits there for the file `gate`. The first of
-``freeze`` stops its process, and the worker, until both get SIGCONT. With BRIEF_AHEAD, every
-handler is brief, however slow this machine is.
+with its process, to `ended`; the handler of ``slow``, and the first of ``hang``, wait there for the
+file `gate`. The first of ``freeze`` stops its process, and the worker, until both get SIGCONT. With
+BRIEF_AHEAD, every handler is brief, however slow this machine is.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ def _handle(key: str, number: int, how: str) -> None:
     _note(folder / "events", f"begun {line}")
     try:
         if how == "slow":
+            while not (folder / "gate").exists():
+                time.sleep(0.001)
+        if how == "hang" and attempt == 1:
             while not (folder / "gate").exists():
                 time.sleep(0.001)
         if how == "freeze" and not (folder / "frozen").exists():

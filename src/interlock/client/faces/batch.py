@@ -34,8 +34,8 @@ class LeasedBatch:
     """The messages that one call has leased, identified by their positions in its reply."""
 
     __slots__ = (
-        "_renewer", "all_first", "grant", "leased_at", "places", "queue", "reply", "token",
-        "told_from",
+        "_renewer", "all_first", "grant", "leased_at", "places", "queue", "received", "reply",
+        "token", "told_from",
     )  # fmt: skip
 
     def __init__(self, queue: RemoteQueue[Any], leased: wire.Leased, started: float) -> None:
@@ -44,7 +44,8 @@ class LeasedBatch:
         self.places = leased.places()
         """Positions in the order of the leases."""
         self.token = leased.token
-        self.told_from = time.monotonic() if handled_are_told() else None
+        self.received = time.monotonic()
+        self.told_from = self.received if handled_are_told() else None
         """The time of the lease, if the handling of its messages is to be logged."""
         handle, reply = queue._handle, self.reply
         self.leased_at = min(leased.token, leased.deadline - handle._length)

@@ -283,7 +283,10 @@ class TestWorker:
             for at in places:
                 if at != chosen:
                     self._settle(batch, lease_at(name, batch, at), RELEASED)
-            return batch, lease_at(name, batch, chosen)
+            held = lease_at(name, batch, chosen)
+            # Time passes by the clock of the test alone.
+            held._received = None
+            return batch, held
         return None
 
     def _settle(self, batch: LeasedBatch, held: TaskLease, outcome: Outcome) -> None:

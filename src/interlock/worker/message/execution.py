@@ -52,8 +52,8 @@ class TaskLease:
     """
 
     __slots__ = (
-        "_began", "_is_lost", "_leased_at", "_over", "attempt", "id", "keys", "payload", "queue",
-        "sequence", "shared", "task", "token",
+        "_began", "_is_lost", "_leased_at", "_over", "_received", "attempt", "id", "keys",
+        "payload", "queue", "sequence", "shared", "task", "token",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +88,9 @@ class TaskLease:
         self._is_lost = is_lost
         self._leased_at = token if leased_at is None else leased_at
         """Engine time of the lease, in µs."""
+        self._received: float | None = None
+        """The time.monotonic() at which the worker received it; None: no time passes here, as in
+        tests."""
         self._over = False
         """The worker has settled it, or is about to."""
         self._began: float | None = None
@@ -147,10 +150,12 @@ class TaskLease:
 def lease_at(queue: str, batch: LeasedBatch, at: int) -> TaskLease:
     """Return the lease of the message at this index of a batch."""
     one = batch.message(at)
-    return TaskLease(
+    held = TaskLease(
         queue, one.id, one.sequence, one.attempt, batch.token, one.keys, one.shared, one.payload,
         "", batch.is_lost, batch.leased_at,
     )  # fmt: skip
+    held._received = batch.received
+    return held
 
 
 def details(lease: TaskLease) -> dict[str, Any]:

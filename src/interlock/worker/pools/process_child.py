@@ -101,14 +101,14 @@ class _Link:
         self.send("ready", None)
         with contextlib.closing(self._runners):
             while (message := self._next()) is not None:
-                *fields, leased_at, deadline = message
+                *fields, leased_at, received, deadline = message
                 if deadline <= time.monotonic():
                     # This process was frozen, for instance. The worker knows whether it has renewed
                     # the lease meanwhile.
                     self._return_all(1)
                     continue
                 lease = TaskLease(*fields)
-                lease._leased_at = leased_at
+                lease._leased_at, lease._received = leased_at, received
                 lease._is_lost = functools.partial(self._is_lost, lease.token)
                 try:
                     invocation = tasks.prepare(lease)

@@ -252,7 +252,8 @@ class _Child:
         self._send(("handle", [
             (
                 held.queue, held.id, held.sequence, held.attempt, held.token, held.keys,
-                held.shared, held.payload, held._leased_at, one.batch.grant.deadline,
+                held.shared, held.payload, held._leased_at, held._received,
+                one.batch.grant.deadline,
             )
             for one in some for held in (one.held,)
         ]))  # fmt: skip
