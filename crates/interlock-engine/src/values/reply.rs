@@ -29,25 +29,22 @@ pub fn text(out: &mut Vec<u8>, bytes: &[u8]) {
 /// costs more than they do.
 #[inline]
 fn short(out: &mut Vec<u8>, length: usize, first: &[u8; 8], last: &[u8; 8]) {
-    debug_assert!((8..=16).contains(&length));
-    let (mut line, head) = if length < 10 { (*b"$0\r\n....", 4) } else { (*b"$10\r\n...", 5) };
-    line[head - 3] += (length % 10) as u8;
+    let at = out.len();
+    out.extend_from_slice(b"$16\r\n................\r\n");
+    let room: &mut [u8; 23] = out[at..].first_chunk_mut().expect("as just appended");
+    let head = if length < 10 {
+        room[1..4].copy_from_slice(&[b'0' + length as u8, b'\r', b'\n']);
+        4
+    } else {
+        room[2] = b'0' + (length - 10) as u8;
+        5
+    };
     let end = head + length;
-    out.reserve(SHORT);
-    // SAFETY: the length is 8 to 16, so all that is written lies in the first `end + 2` bytes of the room,
-    // which are at most `SHORT`, and fills them.
-    unsafe {
-        let room = out.as_mut_ptr().add(out.len());
-        room.cast::<[u8; 8]>().write(line);
-        room.add(head).cast::<[u8; 8]>().write(*first);
-        room.add(end - 8).cast::<[u8; 8]>().write(*last);
-        room.add(end).cast::<[u8; 2]>().write(*b"\r\n");
-        out.set_len(out.len() + end + 2);
-    }
+    room[head..head + 8].copy_from_slice(first);
+    room[end - 8..end].copy_from_slice(last);
+    room[end..end + 2].copy_from_slice(b"\r\n");
+    out.truncate(at + end + 2);
 }
-
-/// Bytes of the longest short string: its line, its bytes and its end.
-const SHORT: usize = 5 + 16 + 2;
 
 /// An empty string.
 #[inline]
