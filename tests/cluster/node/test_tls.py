@@ -15,7 +15,7 @@ from tests.cluster.node.test_node import Nodes, client, nodes
 from tests.cluster.node.test_operating import page
 from tests.cluster.node.test_snapshots import first, status
 from tests.cluster.nodes import NodeProcess, Presence, eventually
-from tests.cluster.streams.engines import Nats
+from tests.cluster.streams.engines.nats import Nats
 from tests.hub.protocol.certificates import Authority, Pair
 from tests.hub.servers import free_port, needs_hub, redis_server
 

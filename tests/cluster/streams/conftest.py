@@ -7,14 +7,20 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.streams.engines import ENGINES, LONG
+from tests.cluster.streams.engines import ENGINES
+from tests.cluster.streams.engines.server import Engine
 
 
-@pytest.fixture(scope="module", params=[*ENGINES, *LONG])
+def skip_if_slow(engine: type[Engine]) -> None:
+    if engine.is_slow and os.environ.get("INTERLOCK_STREAMS") != "all":
+        pytest.skip(f"{engine.__name__} takes its time: with INTERLOCK_STREAMS=all")
+
+
+@pytest.fixture(scope="module", params=ENGINES)
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    if request.param in LONG and os.environ.get("INTERLOCK_STREAMS") != "all":
-        pytest.skip(f"{request.param} takes its time: with INTERLOCK_STREAMS=all")
-    made = (ENGINES | LONG)[request.param](tmp_path_factory.mktemp(request.param))
+    engine_type = ENGINES[request.param]
+    skip_if_slow(engine_type)
+    made = engine_type(tmp_path_factory.mktemp(request.param))
     made.start()
     yield made
     made.close()

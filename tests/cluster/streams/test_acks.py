@@ -8,9 +8,8 @@ import pytest
 from redis import RedisError, ResponseError
 
 from tests.cluster.nodes import NodeProcess
-from tests.cluster.streams.engines import Engine, eventually
-from tests.cluster.streams.engines import Redis as EngineRedis
-from tests.cluster.streams.test_logs import delete
+from tests.cluster.streams.engines.redis import Redis as EngineRedis
+from tests.cluster.streams.engines.server import Engine, eventually
 from tests.cluster.streams.test_nodes import Start, client, dc, start, status
 
 __all__ = ["dc", "start"]
@@ -76,7 +75,7 @@ def test_an_acknowledged_write_survives_the_loss_of_log_and_machine(
     last = acked(a)
     a.kill()
     shutil.rmtree(a.data)
-    delete(engine, "presence", dc)
+    engine.delete_log("presence", dc)
     a = start("a", "--machine", "m-a", "--ack", "1", "--timeout", "2")
     # It may be answered before the node that kept the rows has put them back.
     acked(a)

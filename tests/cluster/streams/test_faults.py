@@ -32,7 +32,8 @@ from tests import seeds
 from tests.cluster.faults import clock
 from tests.cluster.node.test_node import client
 from tests.cluster.nodes import NodeProcess, Presence
-from tests.cluster.streams.engines import ENGINES, LONG, Engine, eventually
+from tests.cluster.streams.engines import ENGINES
+from tests.cluster.streams.engines.server import Engine, eventually
 from tests.cluster.streams.test_nodes import places, rows, status
 from tests.hub.servers import needs_hub, redis_server
 
@@ -319,7 +320,7 @@ def run(kind: str, seed: int, steps: int, *, clocked: bool = False) -> int:
             # Brokers run as another user.
             for path in (folder, clock.needed().parent):
                 path.chmod(0o755)
-        engine = (ENGINES | LONG)[kind](folder / "engine")
+        engine = ENGINES[kind](folder / "engine")
         stack.callback(engine.close)
         made = Run(stack, folder, engine, seed, clocked=clocked)
         made.go(steps)
@@ -335,7 +336,7 @@ def test_answered_writes_survive_any_fault_of_a_broker() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=int)
-    parser.add_argument("--engine", choices=[*ENGINES, *LONG], required=True)
+    parser.add_argument("--engine", choices=ENGINES, required=True)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--clocks", action="store_true", help="set clocks wrong, too")

@@ -13,9 +13,9 @@ import pytest
 
 from tests.client.connection.proxy import Proxy, proxied
 from tests.cluster.nodes import NodeProcess
-from tests.cluster.streams.engines import Engine, Kafka, eventually
-from tests.cluster.streams.engines import Redis as EngineRedis
-from tests.cluster.streams.test_logs import delete
+from tests.cluster.streams.engines.kafka import Kafka
+from tests.cluster.streams.engines.redis import Redis as EngineRedis
+from tests.cluster.streams.engines.server import Engine, eventually
 from tests.cluster.streams.test_nodes import dc, has, raised, rows
 from tests.hub.servers import needs_hub, redis_server
 
@@ -100,7 +100,7 @@ def test_sums_are_exact_over_cuts_and_a_restarted_log_is_sent_everything(two: Tw
     two.same({key: value for key, value in wanted.items() if value})
     # The log is lost with all that its nodes have, but for the notes of what was sent.
     two.west.kill()
-    delete(two.engine, "presence", dc)
+    two.engine.delete_log("presence", dc)
     for left in two.folder.glob("west*"):
         left.rename(two.folder / f"old-{left.name}")
     two.west = two.start("west")

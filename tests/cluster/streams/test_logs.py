@@ -7,7 +7,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
@@ -22,9 +21,9 @@ from interlock.cluster.streams import (
     StreamUnfit,
     open_log,
 )
-from interlock.cluster.streams.kafka_settings import LOG
 from interlock.cluster.streams.protocol import log_name
-from tests.cluster.streams.engines import PATIENCE, Engine, Kafka, Nats, Rabbitmq, Redis, eventually
+from tests.cluster.streams.engines.rabbitmq import Rabbitmq
+from tests.cluster.streams.engines.server import PATIENCE, Engine, eventually
 
 Open = Callable[[Role], ChangeStream]
 
@@ -238,7 +237,7 @@ def test_a_log_that_is_deleted_is_missing_and_lost(
     appender, reader = opened("append"), opened("read")
     appender.begin(b"0")
     after = position(read_all(reader, "", 1)[0])
-    delete(engine, table, "north_1")
+    engine.delete_log(table, "north_1")
 
     def lost() -> bool:
         try:
@@ -265,11 +264,11 @@ def test_a_log_that_is_deleted_is_missing_and_lost(
 
 
 def test_a_log_that_its_engine_may_evict_is_refused_with_the_reason(engine: Engine) -> None:
-    if isinstance(engine, Redis):
+    if not engine.unfit:
         pytest.skip("nodes ask Redis themselves")
-    for settings, wanted in BAD[type(engine)]:
+    for settings, wanted in engine.unfit:
         table = f"t.{uuid.uuid4().hex}"
-        _make(engine, log_name(table, "north_1"), settings)
+        engine.make_log(log_name(table, "north_1"), settings)
         stream = open_log(engine.url, table, "north_1", role="append")
         with pytest.raises(StreamUnfit, match=wanted):
             stream.append([b"x"])
@@ -286,19 +285,9 @@ def test_settings_that_an_operator_changes_are_noticed_while_nodes_read(
     appender, reader = opened("append"), opened("read")
     appender.begin(b"0")
     after = position(read_all(reader, "", 1)[0])
-    name = f"il-log-{log_name(table, 'north_1')}"
-    match engine:
-        case Nats():
-            subjects = [name.replace("-", ".", 2)]
-            with_nats(
-                engine, lambda js: js.update_stream(name=name, subjects=subjects, max_age=3600)
-            )
-            wanted = "its max_age is 3600"
-        case Kafka():
-            alter(engine, name, "cleanup.policy", "compact")
-            wanted = "the topic has cleanup.policy=compact; a log needs delete"
-        case _:
-            pytest.skip("nodes ask Redis themselves, and AMQP tells no policy")
+    wanted = engine.spoil_log(log_name(table, "north_1"))
+    if wanted is None:
+        pytest.skip("nodes ask Redis themselves, and AMQP tells no policy")
 
     def is_refused() -> bool:
         try:
@@ -308,120 +297,3 @@ def test_settings_that_an_operator_changes_are_noticed_while_nodes_read(
         return False
 
     eventually(is_refused, wanted)
-
-
-def delete(engine: Engine, table: str, dc: str) -> None:
-    """Delete a log, as an operator might."""
-    name = log_name(table, dc)
-    match engine:
-        case Redis():
-            import redis
-
-            with redis.Redis(port=engine.port) as client:
-                client.delete(f"il:log:{{{table}.{dc}}}")
-        case Nats():
-            with_nats(engine, lambda js: js.delete_stream(f"il-log-{name}"))
-        case Kafka():
-            from confluent_kafka.admin import AdminClient
-
-            admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{engine.port}"})
-            admin.delete_topics([f"il-log-{name}"])[f"il-log-{name}"].result(PATIENCE)
-        case Rabbitmq():
-            _with_rabbitmq(engine, lambda channel: channel.queue_delete(f"il.log.{name}"))
-
-
-BAD: dict[type[Engine], list[tuple[dict[str, Any], str]]] = {
-    Nats: [
-        ({"max_msgs": 100}, "its max_msgs is 100, .* nats stream edit"),
-        ({"max_bytes": 1000}, "its max_bytes is 1000, .* nats stream edit"),
-        ({"max_age": 3600}, "its max_age is 3600.*, .* nats stream edit"),
-        ({"max_age": 3600, "discard": "new"}, "its max_age is 3600.*, .* nats stream edit"),
-        ({"max_msgs_per_subject": 5}, "its max_msgs_per_subject is 5, .* nats stream edit"),
-        ({"retention": "interest"}, "its retention is interest; a log needs limits"),
-        ({"storage": "memory"}, "its storage is memory; a log needs file"),
-        ({"no_ack": True}, "its no_ack is True; a log needs False"),
-    ],
-    Kafka: [
-        (
-            {"message.timestamp.type": "CreateTime"},
-            "CreateTime; a log needs LogAppendTime, .* --alter",
-        ),
-        ({"cleanup.policy": "compact"}, "cleanup.policy=compact; a log needs delete"),
-        ({"retention.ms": "1000000"}, "retention.ms=1000000; a log needs -1"),
-        ({"retention.bytes": "1000000"}, "retention.bytes=1000000; a log needs -1"),
-        ({"unclean.leader.election.enable": "true"}, "election.enable=true; a log needs false"),
-        ({"partitions": 2}, "2 partitions; allowed: 1"),
-    ],
-    Rabbitmq: [
-        ({"x-max-age": "7D"}, "inequivalent arg 'x-max-age'"),
-        ({"x-max-length-bytes": 1_000_000}, "inequivalent arg 'x-max-length-bytes'"),
-    ],
-}
-"""Settings of a log that nodes do not take, and what they say."""
-
-
-def _make(engine: Engine, name: str, settings: dict[str, Any]) -> None:
-    """Make a log as somebody else might."""
-    match engine:
-        case Nats():
-            made = {"name": f"il-log-{name}", "subjects": [f"il.log.{name}"], **settings}
-            with_nats(engine, lambda js: js.add_stream(**made))
-        case Kafka():
-            from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-
-            partitions = settings.get("partitions", 1)
-            kept = {key: wanted for key, (wanted, _) in LOG.items()}
-            kept |= {key: value for key, value in settings.items() if key != "partitions"}
-            admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{engine.port}"})
-            new = NewTopic(f"il-log-{name}", partitions, config=kept)
-            admin.create_topics([new])[f"il-log-{name}"].result(PATIENCE)
-        case Rabbitmq():
-            arguments = {"x-queue-type": "stream", **settings}
-            _with_rabbitmq(
-                engine,
-                lambda channel: channel.declare_queue(
-                    f"il.log.{name}", durable=True, arguments=arguments
-                ),
-            )
-
-
-def alter(engine: Engine, topic: str, name: str, value: str) -> None:
-    """Change a setting of a topic, as an operator does."""
-    from confluent_kafka.admin import (  # type: ignore[attr-defined]
-        AdminClient,
-        AlterConfigOpType,
-        ConfigEntry,
-        ConfigResource,
-    )
-
-    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-    changed = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{engine.port}"})
-    for done in admin.incremental_alter_configs([changed]).values():
-        done.result(PATIENCE)
-
-
-def with_nats(engine: Engine, call: Callable[[Any], Any]) -> None:
-    import asyncio
-
-    import nats
-
-    async def run() -> None:
-        client = await nats.connect(engine.url)
-        await call(client.jetstream())
-        await client.close()
-
-    asyncio.run(run())
-
-
-def _with_rabbitmq(engine: Engine, call: Callable[[Any], Any]) -> None:
-    import asyncio
-
-    import aio_pika
-
-    async def run() -> None:
-        made = await aio_pika.connect(f"amqp://guest:guest@127.0.0.1:{engine.port}/")
-        await call(await made.channel())
-        await made.close()
-
-    asyncio.run(run())

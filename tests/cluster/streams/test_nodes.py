@@ -19,9 +19,10 @@ from interlock.cluster.pacing import PACE
 from interlock.cluster.streams import open_log
 from interlock.cluster.streams.protocol import log_name
 from tests.cluster.nodes import NodeProcess, Presence
-from tests.cluster.streams.engines import Engine, Nats, Rabbitmq, eventually
-from tests.cluster.streams.engines import Redis as EngineRedis
-from tests.cluster.streams.test_logs import with_nats
+from tests.cluster.streams.engines.nats import Nats, with_nats
+from tests.cluster.streams.engines.rabbitmq import Rabbitmq
+from tests.cluster.streams.engines.redis import Redis as EngineRedis
+from tests.cluster.streams.engines.server import Engine, eventually
 from tests.hub.servers import needs_hub, redis_server
 
 Start = Callable[..., NodeProcess]

@@ -11,7 +11,8 @@ import redis
 
 from interlock.cluster.streams import ChangeStream, PositionLost, StreamUnavailable, open_log
 from interlock.cluster.streams.redis import log_key
-from tests.cluster.streams.engines import Redis, eventually
+from tests.cluster.streams.engines.redis import Redis
+from tests.cluster.streams.engines.server import eventually
 from tests.cluster.streams.test_logs import position, read_all
 
 KEY = log_key("t", "dc")

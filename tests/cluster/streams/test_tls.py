@@ -10,7 +10,8 @@ import pytest
 
 from interlock.cluster.streams import StreamDenied, StreamUnavailable, open_log
 from interlock.cluster.streams.kafka_settings import client_settings
-from tests.cluster.streams.engines import Kafka, Rabbitmq
+from tests.cluster.streams.engines.kafka import Kafka
+from tests.cluster.streams.engines.rabbitmq import Rabbitmq
 from tests.cluster.streams.test_logs import read_all
 from tests.hub.protocol.certificates import Authority, Pair
 from tests.hub.servers import free_port
