@@ -121,6 +121,9 @@ pub struct Replica<M, R> {
     /// The places after `base`, up to `place`.
     known: VecDeque<Place>,
     base: Place,
+    /// The last entry is a genesis that another node has written too: of a log that is trimmed before
+    /// it, it would look like the beginning.
+    is_repeated_genesis: bool,
     /// Marks of other histories that entries have named and that were compared.
     foreign: BTreeSet<Mark>,
     phase: Phase,
@@ -173,6 +176,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
             place,
             known: VecDeque::new(),
             base: place,
+            is_repeated_genesis: false,
             foreign: BTreeSet::new(),
             phase: Phase::Reads,
             serves: false,
@@ -381,10 +385,13 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         if self.known.len() >= 2 * KNOWN {
             self.base = self.known.drain(..KNOWN).next_back().unwrap_or(self.base);
         }
+        self.is_repeated_genesis = false;
         let Ok(mut entry) = Entry::decode(bytes) else {
             self.ring.read(self.place, time, self.state.busy, bytes, None);
             return false;
         };
+        self.is_repeated_genesis =
+            self.place.mark.position > 1 && matches!(entry.body, Body::Genesis(_));
         let (limits, rules) = (&self.setup.limits, self.setup.rules);
         let is_ours = |batch: &Batch| batch.number == entry.number && batch.name == entry.name;
         let is_wanted = self.pending.iter().any(is_ours);
@@ -513,7 +520,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
     // --- Checkpoints ---
 
     /// Returns the bytes of a checkpoint of the current state. `None`: there is nothing to keep,
-    /// the history is in doubt, or the newest checkpoint on disk has entries that the log has lost.
+    /// the history is in doubt, the log must not be trimmed before the last entry, or the newest checkpoint on disk has entries that the log has lost.
     /// Call [`Replica::saved`] once the bytes are stored; only then drop checkpoints that are not
     /// in the log.
     pub fn checkpoint(&self) -> Option<Vec<u8>> {

@@ -136,7 +136,7 @@ impl<M: Machine, R: Ring> Replica<M, R> {
         self.joined = is_snapshot;
         self.used = self.used.min(self.state.busy);
         (self.waits, self.resorts) = (false, false);
-        self.place = place;
+        (self.place, self.is_repeated_genesis) = (place, false);
         if self.setup.rules.acks {
             self.acks.go_back();
         }

@@ -61,7 +61,8 @@ impl<M: Machine, R: Ring> Replica<M, R> {
     }
 
     pub(super) fn may_save(&self) -> bool {
-        let reads = matches!(self.phase, Phase::Reads) && self.mine.is_none();
+        let reads =
+            matches!(self.phase, Phase::Reads) && self.mine.is_none() && !self.is_repeated_genesis;
         reads && self.state.machine.is_some() && self.place.id.is_some()
     }
 }

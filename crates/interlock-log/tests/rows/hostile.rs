@@ -231,6 +231,24 @@ fn nodes_that_read_forged_entries_stay_equal_and_go_on() {
     }
 }
 
+/// Two nodes can begin a log. Trimmed before the second beginning, it would look whole.
+#[test]
+fn no_checkpoint_ends_at_a_repeated_genesis() {
+    let (mut log, mut one, mut other) =
+        (Log::default(), node("a", None, Memory::new(50)), node("b", None, Memory::new(50)));
+    let (first, second) = (one.at_the_end(8), other.at_the_end(8));
+    first.into_iter().for_each(|entry| log.add(entry, NOW));
+    log.read(&mut one);
+    assert!(one.checkpoint().is_some());
+    second.into_iter().for_each(|entry| log.add(entry, NOW));
+    log.read(&mut one);
+    assert_eq!(one.place().mark.position, 2);
+    assert!(one.checkpoint().is_none());
+    log.add(write(&mut one, &mut Rng::with_seed(1)), NOW);
+    log.read(&mut one);
+    assert!(one.checkpoint().is_some());
+}
+
 #[test]
 fn a_forged_checkpoint_is_refused_or_can_be_gone_on_from() {
     let mut taken = 0;

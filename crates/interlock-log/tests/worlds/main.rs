@@ -193,7 +193,7 @@ const RULES: [(&str, &str, u64, LeaveOut); 24] = [
     ("checksums", "shared", 117, |rules| rules.checksums = false),
     ("nonces", "plain", 949, |rules| rules.nonces = false),
     ("gaps", "trims", 23, |rules| rules.gaps = false),
-    ("continues", "trims", 1672, |rules| rules.continues = false),
+    ("continues", "everything", 6916, |rules| rules.continues = false),
     ("acks", "acks", 0, |rules| rules.acks = false),
     ("two", "calm", 3408, |rules| rules.two = false),
 ];
