@@ -61,7 +61,7 @@ mod tests {
         });
         events.add();
         assert_eq!(events.wait(1, LONG), 2, "it came before the wait");
-        assert_eq!(events.wait(2, Duration::ZERO), 2, "there is none");
+        assert_eq!(events.wait(2, Duration::ZERO), 2, "no event came");
         assert!(matches!(events.take()[..], [News::Stuck]) && events.take().is_empty());
     }
 }

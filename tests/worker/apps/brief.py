@@ -64,7 +64,7 @@ def _freeze(file: Path, number: int) -> None:
         while Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[0] != "T":
             time.sleep(0.001)
     _note(file, f"{os.getpid()} {number}\n")
-    # To this thread: it does not go on until another thread has received it.
+    # Sent to this thread, so that it does not continue before a thread has received the signal.
     signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 

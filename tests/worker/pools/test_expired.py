@@ -46,11 +46,11 @@ def test_a_worker_frozen_beyond_its_leases_begins_none_of_its_queued_messages(
     process, frozen_at = map(int, file.read_text().split())
     # A process of the pool continues first.
     os.kill(process, signal.SIGCONT)
-    wait_for(lambda: len(events(tmp_path)) > len(handled), "it does not go on")
+    wait_for(lambda: len(events(tmp_path)) > len(handled), "the thawed process did nothing")
     os.kill(frozen.process.pid, signal.SIGCONT)
     # It takes these after the messages that it had queued.
     send(pool, [(f"k{n % 60}", n, "") for n in range(COUNT, COUNT + MORE)])
-    wait_for(lambda: bool(queue.stats().unsettled == 0), "the frozen worker does not go on")
+    wait_for(lambda: bool(queue.stats().unsettled == 0), "not all settled after the thaw")
     assert frozen.stopped() == 0, frozen.output
     found = events(tmp_path)
     begun = [number for what, _, number, _ in found[len(handled) :] if what == "begun"]

@@ -160,7 +160,7 @@ class ThreadPuts:
             self._ring()
 
     def _ring(self) -> None:
-        """Make the thread look; it is started if there is none."""
+        """Wake the thread that sends, or start it."""
         self._bell.put(None)
         if "thread" not in self._thread:
             try:

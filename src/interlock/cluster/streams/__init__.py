@@ -46,7 +46,7 @@ class Backend:
     title: str
     """Name of the product."""
     schemes: tuple[str, ...]
-    """Schemes of its URLs; the first one stands for all in help."""
+    """Schemes of its URLs; help names the first one."""
     urls: str
     """Forms of its URLs, for errors."""
 

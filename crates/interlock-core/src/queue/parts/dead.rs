@@ -226,12 +226,13 @@ impl<P> DeadLetters<P> {
         Some(self.letters.range(..order).rev().map(|(_, dead)| dead))
     }
 
-    /// Those that carry a key, oldest dead first.
+    /// Returns the dead letters of a key, the oldest first.
     pub fn on_key(&self, key: &[u8]) -> impl Iterator<Item = &Dead<P>> {
         self.on_key_from(key, 0)
     }
 
-    /// Those of them that died after this one, if one is given; `None` if that does not exist.
+    /// Returns those of a key that died after dead letter `id`, if one is given; `None` if there is no
+    /// such letter.
     pub fn on_key_after(
         &self,
         key: &[u8],
