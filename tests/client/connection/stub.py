@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from interlock import EngineUnavailable
 from interlock.client.lua.library import Library
 
 Answer = Callable[[list[bytes]], bytes | None]
@@ -69,6 +71,11 @@ def array(*parts: str | bytes) -> bytes:
 
 def is_version(command: list[bytes]) -> bool:
     return command[:2] == [b"FCALL", b"il1_version"]
+
+
+def may_be_unknown(error: EngineUnavailable) -> bool:
+    """Return whether a call of a loaded machine's client was left without an answer at the end."""
+    return re.search("Timeout reading|no answer in", str(error)) is not None
 
 
 @contextmanager

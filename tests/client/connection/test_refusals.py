@@ -25,6 +25,7 @@ from interlock.cli import main
 from interlock.client.connection.refusal import TENANT
 from interlock.client.connection.refusals import RIGHTS
 from interlock.client.lua.library import Library
+from tests.client.connection.stub import may_be_unknown
 from tests.hub.servers import free_port, redis_server
 from tests.worker.workers import ROOT
 
@@ -32,7 +33,7 @@ FORBIDDEN = "(The user executing the script can't|ACL failure in script)"
 """The words of Redis 7.0, and later ones and Valkey, where a user may call a function, and not what
 that does."""
 
-SHORT = 0.4
+SHORT = 1.0
 """Seconds that a call has which is to fail."""
 
 
@@ -134,7 +135,7 @@ def test_a_temporary_error_is_waited_for_and_named_if_it_persists(
                 with pytest.raises(EngineUnavailable, match=code) as caught:
                     call()
                 assert advice in str(caught.value)
-                assert not caught.value.unknown
+                assert not caught.value.unknown or may_be_unknown(caught.value)
             sender.start()
         finally:
             mend()

@@ -359,6 +359,7 @@ class _Patience:
         timeout = target.timeout if within is None else within
         self._until = self._started + timeout
         self._timeout = timeout
+        self._least = max(SHORTEST, min(timeout * SHORTEST_PART, SHORTEST_MOST))
         self._wait = self._waited = self._allowed = 0.0
         self._target = target
         self._function = function
@@ -415,11 +416,13 @@ class _Patience:
     def pause(self) -> float:
         """Return the seconds until the next attempt.
 
-        EngineUnavailable if there is no time for one.
+        EngineUnavailable if there is no time for an answer to one: a change that is sent and not
+        answered would have an unknown outcome, though every answer was a refusal.
         """
         longest = min(0.05 * 2 ** min(self.tries - 1, 5), 1.0)
         seconds: float = longest * random.uniform(0.5, 1.0)
-        if self.left() <= SHORTEST:
+        left = self.left()
+        if left <= self._least:
             passed = time.monotonic() - self._started
             within = f"{round(passed, 1):g} s; {self.tries} attempts"
             raise EngineUnavailable(
@@ -429,7 +432,7 @@ class _Patience:
                 ),
                 unknown=self.sent,
             )
-        return min(seconds, self.left() - SHORTEST / 2)
+        return min(seconds, left - self._least / 2)
 
     def unknown(self) -> EngineUnavailable:
         return EngineUnavailable(
@@ -443,6 +446,8 @@ NODE = "node:"
 """Prefix for the address of a server that is not an engine, but a node of a cluster of
 Interlock."""
 SHORTEST = 0.02
-"""Minimum number of seconds for another attempt."""
+SHORTEST_PART = 0.2
+SHORTEST_MOST = 0.5
+"""Another attempt needs a fifth of the timeout, at least SHORTEST and at most SHORTEST_MOST seconds."""
 GRACE = 0.5
 """Allowance in seconds for the answer of a waiting call to arrive."""
