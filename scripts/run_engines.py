@@ -9,6 +9,7 @@ every engine is missing.
 
 from __future__ import annotations
 
+import logging
 import shutil
 import socket
 import subprocess
@@ -24,6 +25,8 @@ PATIENCE = 5
 
 
 def main(words: list[str]) -> int:
+    # Its Redis stores nothing, so the warning about that would only alarm the reader.
+    logging.getLogger("interlock.queue").setLevel(logging.ERROR)
     with ExitStack() as running:
         urls = []
         for engine in (redis, hub):
