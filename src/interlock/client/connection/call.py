@@ -448,6 +448,6 @@ Interlock."""
 SHORTEST = 0.02
 SHORTEST_PART = 0.2
 SHORTEST_MOST = 0.5
-"""Another attempt needs a fifth of the timeout, at least SHORTEST and at most SHORTEST_MOST seconds."""
+"""Another attempt needs this part of the timeout, but SHORTEST to SHORTEST_MOST seconds."""
 GRACE = 0.5
 """Allowance in seconds for the answer of a waiting call to arrive."""
