@@ -154,6 +154,22 @@ def test_a_batch_is_settled_by_one_call(take: Take) -> None:
 
 
 @both
+def test_a_settled_batch_shows_the_keys_of_each_message(take: Take) -> None:
+    q = KeyedQueue[int]()
+    named = [(), ("a",), ("b", "c", "d"), ("e", "f"), (), ("g", "h"), ("i",), ("j",)]
+    q.put_many(range(8), each_keys=named)
+    batch = take(q, 8)
+    # Some leases are made before, and of some the keys are read before; one message is lost.
+    made = [batch[at] for at in (0, 2, 3, 6)]
+    assert (made[2].keys, made[3].keys) == ({b"e", b"f"}, {b"i"})
+    assert q.revoke(6, "skip")
+    with pytest.raises(LeaseLost):
+        q.ack_many(batch)
+    shown = [set(lease.keys) for at, lease in enumerate(batch) if at != 5]
+    assert shown == [{key.encode() for key in keys} for at, keys in enumerate(named) if at != 5]
+
+
+@both
 def test_settling_a_batch_reports_leases_already_settled_or_lost(take: Take) -> None:
     for asked in ((), (0,), (1, 2), (0, 1, 2, 3, 4)):
         q = filled()

@@ -385,6 +385,24 @@ def test_a_lease_cannot_be_constructed_or_copied(of: type) -> None:
     ack(lease)
 
 
+@both
+def test_the_payload_of_a_lease_is_read_only(of: type) -> None:
+    q = KeyedQueue[object]()
+    payload = object()
+    q.put(payload)
+    lease = fresh(q, of)
+    references = sys.getrefcount(payload)
+    with pytest.raises(AttributeError):
+        lease.payload = 1
+    with pytest.raises(AttributeError):
+        del lease.payload
+    # Often enough for the interpreter to read it in its quickest way.
+    assert all(lease.payload is payload for _ in range(100))
+    assert sys.getrefcount(payload) == references
+    ack(lease)
+    assert lease.payload is payload
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
 def test_lease_objects_kept_at_a_fork_belong_to_the_child() -> None:
     ended = python(

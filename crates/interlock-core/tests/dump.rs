@@ -22,7 +22,7 @@ fn everything() -> Scheduler<String> {
         .unwrap();
     scheduler.put(9, &Put { keys: &[a], ..Put::default() }, &mut Some("behind".into())).unwrap();
     let mut grants = Vec::new();
-    scheduler.lease_many(9, Kind::Any, 5, 7, &mut grants);
+    scheduler.lease_many(9, Kind::Any, 5, 7, |_, grant| grants.push(*grant));
     scheduler.nack(9, grants[0].handle, Some(50), "again").unwrap();
     scheduler.reject(9, grants[1].handle, "never").unwrap();
     scheduler.revoke(9, grants[2].id, RevokeThen::Hold).unwrap();

@@ -26,8 +26,9 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::key::Key;
 use crate::sync::{give_memory_back, Mutex, Parker, RawLock, ThreadLock};
-use calls::lease::{Failed, KeysOf, LeaseLost};
+use calls::lease::{Failed, LeaseLost};
 use parts::watch::{Event, Watch};
 use scheduler::{Grant, Handle, NoRoom, Placed, Put, Scheduler};
 use types::{Kind, Options, Time};
@@ -287,7 +288,7 @@ impl<P, L: RawLock> Queue<P, L> {
         &self,
         kind: Kind,
         consumer: u64,
-        view: impl FnOnce(&P, &Grant) -> R,
+        view: impl FnMut(&P, &Grant) -> R,
     ) -> Result<Option<(Grant, R)>, Ended> {
         self.quick(|inner, now| match inner.grant(now, kind, consumer, view) {
             None if inner.is_over(false) => Err(Ended::ShutDown),
@@ -300,7 +301,7 @@ impl<P, L: RawLock> Queue<P, L> {
         &self,
         kind: Kind,
         consumer: u64,
-        view: impl FnOnce(&P, &Grant) -> R,
+        view: impl FnMut(&P, &Grant) -> R,
         wait: &mut Wait,
         waker: &Waker,
     ) -> Look<(Grant, R)> {
@@ -321,15 +322,14 @@ impl<P, L: RawLock> Queue<P, L> {
         waker: &Waker,
     ) -> Look<()> {
         self.look(wait, waker, |inner, now, wait| {
-            let mut grants = Vec::with_capacity(limit.min(inner.scheduler.ready(kind)));
-            inner.scheduler.lease_many(now, kind, limit, consumer, &mut grants);
-            while grants.is_empty() && inner.scheduler.has_leftovers() {
-                inner.scheduler.lease_many(now, kind, limit, consumer, &mut grants);
-            }
-            grants.iter().for_each(|grant| view(inner.scheduler.payload(grant), grant));
-            match grants.is_empty() {
-                false => Some(Ok(())),
-                true => inner.never(wait).map(Err),
+            loop {
+                if inner.scheduler.lease_many(now, kind, limit, consumer, &mut view) > 0 {
+                    return Some(Ok(()));
+                }
+                // As in `grant`.
+                if !inner.scheduler.has_leftovers() {
+                    return inner.never(wait).map(Err);
+                }
             }
         })
     }
@@ -381,15 +381,16 @@ impl<P, L: RawLock> Queue<P, L> {
     /// The message was handled; the payload comes back, to be dropped outside the lock.
     #[inline]
     pub fn ack(&self, handle: Handle) -> Result<Option<P>, LeaseLost> {
-        self.ack_showing(handle, |_| ())
+        self.ack_showing(handle, |_, _| ())
     }
 
-    /// Like `ack`, and shows the message's keys before they are dropped.
+    /// Like `ack`, and shows the message's keys, each with whether it is shared, before they are
+    /// dropped.
     #[inline(always)]
     pub fn ack_showing(
         &self,
         handle: Handle,
-        show: impl FnOnce(KeysOf<'_>),
+        show: impl FnMut(&Key, bool),
     ) -> Result<Option<P>, LeaseLost> {
         self.locked(|inner, clock| {
             // An ack says nothing about time where nothing falls due; not to read the clock is a
@@ -503,18 +504,15 @@ impl<P> Inner<P> {
         now: Time,
         kind: Kind,
         consumer: u64,
-        view: impl FnOnce(&P, &Grant) -> R,
+        mut view: impl FnMut(&P, &Grant) -> R,
     ) -> Option<(Grant, R)> {
-        let grant = loop {
-            match self.scheduler.lease(now, kind, consumer) {
-                Some(grant) => break grant,
+        loop {
+            match self.scheduler.lease_showing(now, kind, consumer, &mut view) {
                 // The next call may ready messages that one call could not (clause 21).
-                None if self.scheduler.has_leftovers() => continue,
-                None => return None,
+                None if self.scheduler.has_leftovers() => {}
+                granted => return granted,
             }
-        };
-        let seen = view(self.scheduler.payload(&grant), &grant);
-        Some((grant, seen))
+        }
     }
 }
 

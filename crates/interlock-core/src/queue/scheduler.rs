@@ -39,6 +39,7 @@ use crate::queue::parts::numbers::Numbers;
 use crate::queue::parts::pauses::Pauses;
 use crate::queue::parts::ready::{Ready, Ticket};
 use crate::queue::parts::records::Records;
+use crate::queue::parts::slab::NONE;
 use crate::queue::parts::timers::Timers;
 use crate::queue::parts::watch::Watch;
 use crate::queue::schedules::record::Recorder;
@@ -203,7 +204,10 @@ impl<P> Scheduler<P> {
     }
 
     /// Queues a message; `payload` is taken only if that was done (clauses 4, 11 to 14).
-    #[inline]
+    ///
+    /// It is inlined with all that it calls once: a caller that names nothing but keys does not pay for the
+    /// questions about the rest.
+    #[inline(always)]
     pub fn put(
         &mut self,
         now: Time,
@@ -216,7 +220,7 @@ impl<P> Scheduler<P> {
             return Ok(Placed { id, known: true });
         }
         self.room(1, put.size)?;
-        let id = self.enter(put, payload.take());
+        let id = self.enter_at_once(put, payload.take());
         Ok(Placed { id, known: false })
     }
 
@@ -314,8 +318,10 @@ impl<P> Scheduler<P> {
         }
         if put.delay > 0 {
             self.delay(message, put);
+        } else if put.barrier {
+            self.place_barrier(message, id);
         } else {
-            self.place(message, id, put.keys, put.shared);
+            self.place_in_lanes(message, id, id, put.keys, put.shared);
         }
         self.note(Change::Put, message, 0);
         self.watch.entered(self.counts.unsettled(), self.now, &mut self.lanes);
@@ -333,9 +339,26 @@ impl<P> Scheduler<P> {
     ) {
         let Message { id, flags, .. } = self.records[message];
         if flags & BARRIER != 0 {
-            let ready = self.barriers.place_barrier(message, sequence);
-            return self.placed(message, sequence, u32::from(!ready));
+            self.place_barrier(message, sequence);
+        } else {
+            self.place_in_lanes(message, id, sequence, keys, shared);
         }
+    }
+
+    fn place_barrier(&mut self, message: u32, sequence: u64) {
+        let ready = self.barriers.place_barrier(message, sequence);
+        self.placed(message, sequence, NONE, false, u32::from(!ready));
+    }
+
+    #[inline(always)]
+    fn place_in_lanes(
+        &mut self,
+        message: u32,
+        id: u64,
+        sequence: u64,
+        keys: &[KeyRef<'_>],
+        shared: &[KeyRef<'_>],
+    ) {
         let mut chain = Lanes::chain();
         for &key in keys {
             self.lanes.link(message, key, false, &mut chain);
@@ -344,16 +367,14 @@ impl<P> Scheduler<P> {
             self.lanes.link(message, key, true, &mut chain);
         }
         let gated = self.barriers.place(message, id);
-        self.records.enter_lanes(message, chain.first, gated);
-        self.placed(message, sequence, chain.blocked + u32::from(gated));
+        let blocked = chain.blocked + u32::from(gated);
+        self.placed(message, sequence, chain.first, gated, blocked);
     }
 
     #[inline(always)]
-    fn placed(&mut self, at: u32, sequence: u64, blocked: u32) {
-        if blocked > 0 {
-            self.records.set_waiting(at, blocked);
-        } else {
-            let message = self.records.set_ready(at);
+    fn placed(&mut self, at: u32, sequence: u64, first_edge: u32, gated: bool, blocked: u32) {
+        let message = self.records.enter_lanes(at, first_edge, gated, blocked);
+        if blocked == 0 {
             let ticket = Ticket::new(message.priority, sequence, at);
             let keyed = message.flags & KEYED != 0;
             self.ready.push(keyed, ticket, true);

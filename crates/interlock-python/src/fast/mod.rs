@@ -25,7 +25,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi::{self, PyObject, Py_ssize_t};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyTuple, PyType};
 use pyo3::Borrowed;
 
 use crate::asyncio::aio;
@@ -56,8 +56,32 @@ pub fn install(py: Python<'_>) -> PyResult<()> {
         let pointer = ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: method };
         replace(queue.as_any(), name, pointer, keyed, doc)?;
     }
+    for class in [py.get_type::<Lease>(), py.get_type::<AsyncLease>()] {
+        install_payload(&class)?;
+    }
     install_ack(py.get_type::<Lease>().as_any())?;
     install_async_ack(py.get_type::<AsyncLease>().as_any())
+}
+
+/// Adds `payload` to a class of leases: a field that the interpreter reads where it lies, as it does
+/// a slot, without a call.
+fn install_payload(class: &Bound<'_, PyType>) -> PyResult<()> {
+    let member = ffi::PyMemberDef {
+        name: c"payload".as_ptr(),
+        type_code: ffi::Py_T_OBJECT_EX,
+        offset: recycle::PAYLOAD as Py_ssize_t,
+        flags: ffi::Py_READONLY,
+        doc: std::ptr::null(),
+    };
+    // As the definition of a method: it must outlive its class.
+    let member = Box::leak(Box::new(member));
+    // SAFETY: objects of `class` have a pointer to an object at this place, from when they are made until
+    // they are freed, and it never changes.
+    let descriptor = unsafe {
+        let descriptor = ffi::PyDescr_NewMember(class.as_type_ptr(), member);
+        Bound::from_owned_ptr_or_err(class.py(), descriptor)?
+    };
+    class.setattr("payload", descriptor)
 }
 
 /// Adds `ack` to a class of leases.

@@ -45,6 +45,8 @@ struct Class {
 
 /// The place in an object where PyO3 lays a class's own fields: behind the head.
 const OFFSET: usize = std::mem::size_of::<PyObject>();
+/// The place of a lease's payload.
+pub(in crate::fast) const PAYLOAD: usize = OFFSET + std::mem::offset_of!(Lease, payload);
 
 // SAFETY: a type that lives as long as the process, and a function.
 unsafe impl Send for Class {}

@@ -4,7 +4,7 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use interlock_core::key::Key;
-use interlock_core::queue::calls::lease::{KeysOf, LeaseLost};
+use interlock_core::queue::calls::lease::LeaseLost;
 use interlock_core::queue::scheduler::{Grant, Handle};
 use pyo3::exceptions::PyResourceWarning;
 use pyo3::ffi;
@@ -15,39 +15,12 @@ use pyo3::types::{PyFrozenSet, PyString, PyTuple};
 use crate::fast;
 use crate::fast::recycle::Recycler;
 use crate::queue::judgement::judged;
+use crate::queue::lease_keys::NamedKeys;
 use crate::queue::Queue;
 use crate::runtime::convert::{frozen, micros};
 use crate::runtime::errors;
 use crate::runtime::gil::{told, GilCell};
 use crate::runtime::once::Once;
-
-/// A message's keys, each with whether it is shared.
-enum NamedKeys {
-    /// Most messages' only key is in the lease itself.
-    One([(Key, bool); 1]),
-    /// Also used for no keys, once that is known.
-    Several(Vec<(Key, bool)>),
-}
-
-impl NamedKeys {
-    #[inline]
-    fn new<'a>(mut keys: impl Iterator<Item = (&'a Key, bool)>) -> Option<Self> {
-        let own = |(key, shared): (&Key, bool)| (key.clone(), shared);
-        let first = own(keys.next()?);
-        let Some(second) = keys.next() else { return Some(NamedKeys::One([first])) };
-        let mut several = Vec::with_capacity(4);
-        several.extend([first, own(second)]);
-        several.extend(keys.map(own));
-        Some(NamedKeys::Several(several))
-    }
-
-    fn as_slice(&self) -> &[(Key, bool)] {
-        match self {
-            NamedKeys::One(one) => one,
-            NamedKeys::Several(several) => several,
-        }
-    }
-}
 
 /// The right to handle one message, until it is settled.
 ///
@@ -128,8 +101,7 @@ impl Lease {
     pub fn ended(self, py: Python<'_>, keys: Option<&[(Key, bool)]>) -> Self {
         let state = if keys.is_some() { SETTLED } else { LOST };
         self.state.store(state, Ordering::Relaxed);
-        let keys = keys.and_then(|keys| NamedKeys::new(keys.iter().map(|(key, s)| (key, *s))));
-        drop(self.keys.replace(py, keys));
+        self.note_keys(py, keys.unwrap_or_default());
         self
     }
 
@@ -206,15 +178,31 @@ impl Lease {
         self.state.store(SETTLED, Ordering::Relaxed);
     }
 
-    /// Notes that it was settled together with others, or was lost.
-    pub fn note_settled(&self, py: Python<'_>, settled: Result<KeysOf<'_>, LeaseLost>) {
+    /// Notes that it was settled together with others, with the keys of its message, or was lost.
+    pub fn note_settled(&self, py: Python<'_>, settled: Result<&[(Key, bool)], LeaseLost>) {
         match settled {
             Ok(keys) => {
-                drop(self.keys.replace(py, NamedKeys::new(keys)));
+                self.note_keys(py, keys);
                 self.handed_over();
             }
             Err(LeaseLost) => self.state.store(LOST, Ordering::Relaxed),
         }
+    }
+
+    fn note_keys(&self, py: Python<'_>, keys: &[(Key, bool)]) {
+        if !self.knows_keys(py) {
+            keys.iter().for_each(|(key, shared)| self.note_key(py, key, *shared));
+        }
+    }
+
+    #[inline(always)]
+    fn note_key(&self, py: Python<'_>, key: &Key, shared: bool) {
+        self.keys.with_mut(py, |keys| NamedKeys::add(keys, key, shared));
+    }
+
+    #[inline(always)]
+    fn knows_keys(&self, py: Python<'_>) -> bool {
+        self.keys.with(py, Option::is_some)
     }
 
     /// Undoes `handed_over`.
@@ -238,16 +226,17 @@ impl Lease {
     /// Acknowledges it in the queue, and keeps its keys.
     #[inline]
     pub fn ack_in_core(&self, py: Python<'_>) -> Result<Option<Py<PyAny>>, LeaseLost> {
-        self.queue.get().core.ack_showing(self.handle, |keys| {
-            if let Some(keys) = NamedKeys::new(keys) {
-                self.keys.replace(py, Some(keys));
+        let known = self.knows_keys(py);
+        self.queue.get().core.ack_showing(self.handle, |key, shared| {
+            if !known {
+                self.note_key(py, key, shared);
             }
         })
     }
 
     /// Sees to it that the keys are known here.
     fn find_keys(&self, py: Python<'_>) -> PyResult<()> {
-        if self.keys.with(py, Option::is_some) {
+        if self.knows_keys(py) {
             return Ok(());
         }
         let found = self.queue.get().core.call(|scheduler, _| scheduler.keys_of_id(self.id));
@@ -278,11 +267,6 @@ impl Lease {
 
 #[pymethods]
 impl Lease {
-    #[getter]
-    fn payload<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
-        self.payload.bind(py)
-    }
-
     #[getter]
     fn queue(&self) -> String {
         self.queue.get().queue_name().to_owned()

@@ -2,7 +2,7 @@
 //! are handled by their payloads and settled whole, and then no lease is ever made.
 
 use interlock_core::key::Key;
-use interlock_core::queue::calls::lease::{KeysOf, LeaseLost};
+use interlock_core::queue::calls::lease::LeaseLost;
 use interlock_core::queue::scheduler::Grant;
 use pyo3::exceptions::{PyIndexError, PyOverflowError, PyValueError};
 use pyo3::ffi;
@@ -65,20 +65,21 @@ impl State {
         self.made.get(i).and_then(Option::as_ref)
     }
 
-    /// Notes the outcomes of settled messages, in the order of their places.
+    /// Notes the outcome for the message at this place; in the order of their places. The last ones of
+    /// `keys` are its, as many as the outcome says.
     #[inline(always)]
-    fn note(&mut self, py: Python<'_>, i: usize, settled: Result<KeysOf<'_>, LeaseLost>) {
+    fn note(&mut self, py: Python<'_>, i: usize, settled: Result<usize, LeaseLost>) {
+        let before = self.keys.len() - settled.unwrap_or(0);
         if let Some(lease) = self.made(i) {
-            return lease.get().note_settled(py, settled);
+            lease.get().note_settled(py, settled.map(|_| &self.keys[before..]));
+            return self.keys.truncate(before);
+        }
+        if settled.is_err() {
+            self.lost.push(i);
         }
         // Not for each message, for it is a loop that is seldom entered.
         if self.ends.len() < i {
-            self.ends.resize(i, self.keys.len());
-        }
-        match settled {
-            // One by one: an iterator of unknown length is collected piece by piece.
-            Ok(keys) => keys.for_each(|(key, shared)| self.keys.push((key.clone(), shared))),
-            Err(LeaseLost) => self.lost.push(i),
+            self.ends.resize(i, before);
         }
         self.ends.push(self.keys.len());
     }
@@ -182,16 +183,19 @@ impl LeaseBatch {
             (open, refused)
         });
         let mut payloads = Vec::with_capacity(open.len());
-        let mut places = open.iter().copied();
         let handles = open.iter().map(|&i| self.messages[i].grant.handle);
-        let note = |settled: Result<KeysOf<'_>, LeaseLost>| {
+        let show = |key: &Key, shared: bool| {
+            self.state.with_mut(py, |state| state.keys.push((key.clone(), shared)));
+        };
+        let mut places = open.iter().copied();
+        let done = |settled: Result<usize, LeaseLost>| {
             let Some(i) = places.next() else { return };
             if settled.is_err() {
                 refused = Some(refused.map_or(i, |first| first.min(i)));
             }
             self.state.with_mut(py, |state| state.note(py, i, settled));
         };
-        queue.core.ack_many(handles, note, &mut payloads);
+        queue.core.ack_many(handles, show, done, &mut payloads);
         drop(payloads);
         queue.say(py)?;
         refused.map_or(Ok(()), |i| Err(self.lease(py, i)?.get().refused(py)))

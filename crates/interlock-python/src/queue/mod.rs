@@ -8,6 +8,7 @@ pub(super) mod explanation;
 pub(super) mod judgement;
 pub(super) mod lease;
 pub(super) mod lease_batch;
+mod lease_keys;
 mod many;
 mod messages;
 mod named;

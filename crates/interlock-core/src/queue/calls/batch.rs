@@ -9,7 +9,6 @@ use crate::queue::parts::counts::Happened;
 use crate::queue::parts::feed::Change;
 use crate::queue::parts::leases::Lease;
 use crate::queue::scheduler::{Budget, Grant, Handle, Scheduler, CALL_LIMIT};
-use crate::queue::types::message::KEYED;
 use crate::queue::types::{Kind, State, Time};
 
 /// The most that one call may be handed.
@@ -99,9 +98,8 @@ impl<P> Scheduler<P> {
             return None;
         }
         loop {
-            let ticket = self.choose(kind)?;
-            let message = &self.records[ticket.message];
-            let (keyed, edges) = (message.flags & KEYED != 0, message.first_edge);
+            let (keyed, ticket) = self.choose(kind)?;
+            let edges = self.records[ticket.message].first_edge;
             let paused = match self.lanes.paused() {
                 0 => None,
                 _ => self.lanes.paused_lane(edges),

@@ -3,56 +3,58 @@
 use crate::queue::parts::ready::Ticket;
 use crate::queue::scheduler::{Grant, Handle, Scheduler};
 use crate::queue::schedules::trace::Call;
-use crate::queue::types::message::KEYED;
 use crate::queue::types::{Kind, Time};
 
 impl<P> Scheduler<P> {
     /// Hands out the first ready message of the kind asked for (clauses 3, 6, 7, 8, 22).
     #[inline(always)]
     pub fn lease(&mut self, now: Time, kind: Kind, consumer: u64) -> Option<Grant> {
-        self.begin(now, || Call::Lease { kind, limit: 1 });
-        let at = self.grant(kind, consumer)?;
-        Some(self.granted_to(at))
+        self.lease_showing(now, kind, consumer, |_, _| ()).map(|(grant, ())| grant)
     }
 
-    /// Hands out up to `limit` messages, appended to `grants`.
+    /// Like `lease`, and shows the message's payload.
+    #[inline(always)]
+    pub fn lease_showing<R>(
+        &mut self,
+        now: Time,
+        kind: Kind,
+        consumer: u64,
+        show: impl FnOnce(&P, &Grant) -> R,
+    ) -> Option<(Grant, R)> {
+        self.begin(now, || Call::Lease { kind, limit: 1 });
+        self.grant(kind, consumer, show)
+    }
+
+    /// Hands out up to `limit` messages; each is shown with its payload. Returns how many there were.
+    #[inline(always)]
     pub fn lease_many(
         &mut self,
         now: Time,
         kind: Kind,
         limit: usize,
         consumer: u64,
-        grants: &mut Vec<Grant>,
-    ) {
+        mut show: impl FnMut(&P, &Grant),
+    ) -> usize {
         self.begin(now, || Call::Lease { kind, limit });
-        for _ in 0..limit {
-            let Some(at) = self.grant(kind, consumer) else { return };
-            grants.push(self.granted_to(at));
-        }
+        let granted = |_: &usize| self.grant(kind, consumer, &mut show).is_some();
+        (0..limit).take_while(granted).count()
     }
 
-    /// Describes the lease of a message that was just leased.
     #[inline(always)]
-    fn granted_to(&self, at: u32) -> Grant {
-        let message = &self.records[at];
-        let (place, id) = (message.hold, message.id);
-        let handle = Handle { place, token: self.leases.last_token() };
-        Grant { handle, id, attempt: self.records.attempt(at), message: at }
-    }
-
-    /// Returns the message, not the grant: a number fits in a register.
-    #[inline]
-    fn grant(&mut self, kind: Kind, consumer: u64) -> Option<u32> {
+    fn grant<R>(
+        &mut self,
+        kind: Kind,
+        consumer: u64,
+        show: impl FnOnce(&P, &Grant) -> R,
+    ) -> Option<(Grant, R)> {
         if self.pauses.of_queue() {
             return None;
         }
         let at = loop {
-            let ticket = self.choose(kind)?;
-            let message = &self.records[ticket.message];
-            let keyed = message.flags & KEYED != 0;
-            let first = message.first_edge;
-            self.ready.pop(keyed, ticket);
+            let records = &self.records;
+            let ticket = self.ready.take(kind, |ticket| records.is_ready(ticket))?;
             if self.lanes.paused() > 0 {
+                let first = self.records[ticket.message].first_edge;
                 if let Some(lane) = self.lanes.paused_lane(first) {
                     self.park(ticket, lane);
                     continue;
@@ -66,13 +68,16 @@ impl<P> Scheduler<P> {
             let (id, deadline) = (self.records[at].id, self.now.saturating_add(length));
             self.leases.set_deadline(place, id, deadline);
         }
-        self.records.set_leased(at, place);
         self.counts.leased(1);
-        Some(at)
+        let (message, attempt) = self.records.set_leased(at, place);
+        let grant = Grant { handle: Handle { place, token }, id: message.id, attempt, message: at };
+        let payload = message.payload.as_ref().expect("a leased message has its payload");
+        let shown = show(payload, &grant);
+        Some((grant, shown))
     }
 
     #[inline(always)]
-    pub(in crate::queue) fn choose(&mut self, kind: Kind) -> Option<Ticket> {
+    pub(in crate::queue) fn choose(&mut self, kind: Kind) -> Option<(bool, Ticket)> {
         let records = &self.records;
         self.ready.choose(kind, |ticket| records.is_ready(ticket))
     }

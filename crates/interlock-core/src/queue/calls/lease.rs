@@ -18,11 +18,11 @@
 //! assert_eq!(scheduler.ack(40, again.handle), Err(LeaseLost));
 //! ```
 
+use crate::key::Key;
 use crate::queue::parts::batches::Told;
 use crate::queue::parts::counts::Happened;
 use crate::queue::parts::dead::Dead;
 use crate::queue::parts::feed::Change;
-pub use crate::queue::parts::lane::KeysOf;
 use crate::queue::parts::leases::Lease;
 use crate::queue::parts::watch::Event;
 use crate::queue::scheduler::{Budget, Handle, Scheduler};
@@ -70,26 +70,26 @@ impl<P> Scheduler<P> {
     /// The message was handled. Gives back the payload.
     #[inline]
     pub fn ack(&mut self, now: Time, handle: Handle) -> Result<Option<P>, LeaseLost> {
-        self.ack_showing(now, handle, |_| ())
+        self.ack_showing(now, handle, |_, _| ())
     }
 
-    /// Like `ack`, and shows the message's keys before they are dropped.
-    #[inline]
+    /// Like `ack`, and shows the message's keys, each with whether it is shared, before they are
+    /// dropped.
+    #[inline(always)]
     pub fn ack_showing(
         &mut self,
         now: Time,
         handle: Handle,
-        show: impl FnOnce(KeysOf<'_>),
+        show: impl FnMut(&Key, bool),
     ) -> Result<Option<P>, LeaseLost> {
         let mut budget = self.begin(now, || Call::Ack { token: handle.token });
         let at = self.leased(handle)?;
-        show(self.lanes.keys_of(self.records[at].first_edge));
         let lease = self.leases.end(handle.place);
         self.counts.note(Happened::Acked);
         if self.watch.wants_handled {
             self.note_handled(at, &lease);
         }
-        Ok(self.settle(at, &mut budget))
+        Ok(self.settle_showing(at, &mut budget, show))
     }
 
     /// Ends the lease of a message that was not handled: it is retried, or given up (clauses 9,

@@ -1,7 +1,7 @@
 //! Many messages under one lock: what a batch in this process costs.
 
-use super::lease::{KeysOf, LeaseLost};
-use crate::key::KeyRef;
+use super::lease::LeaseLost;
+use crate::key::{Key, KeyRef};
 use crate::queue::scheduler::{Handle, NoRoom, Put, Scheduler};
 use crate::queue::schedules::trace::{Call, PutCall};
 use crate::queue::types::Time;
@@ -9,24 +9,30 @@ use crate::queue::{Ended, Inner, Queue};
 use crate::sync::RawLock;
 
 impl<P, L: RawLock> Queue<P, L> {
-    /// Acknowledges several leases at one time. `done` is called for each in turn, under the lock,
-    /// with the error or the message's keys before they are forgotten. The payloads are appended to
-    /// `payloads`, to be dropped outside the lock.
+    /// Acknowledges several leases at one time. For each in turn, under the lock, `show` is called with
+    /// each key of the message, before it is forgotten, and whether it is shared; then `done` with the
+    /// number of these keys, or the error. The payloads are appended to `payloads`, to be dropped outside
+    /// the lock.
     ///
     /// ```
+    /// # use interlock_core::key::{Key, KeyRef};
     /// # use interlock_core::queue::{scheduler::Put, types::Options, Queue};
     /// # let queue = Queue::new(Options::default());
-    /// queue.put(&Put::default(), "mail").unwrap();
+    /// let (a, b) = ([KeyRef::new(b"a")], [KeyRef::new(b"b")]);
+    /// queue.put(&Put { keys: &a, shared: &b, ..Put::default() }, "mail").unwrap();
     /// let (grant, _) = queue.get(|_, _| ()).unwrap();
-    /// let (mut payloads, mut lost) = (Vec::new(), 0);
+    /// let (mut keys, mut outcomes, mut payloads) = (Vec::new(), Vec::new(), Vec::new());
     /// let handles = [grant.handle, grant.handle];
-    /// queue.ack_many(handles, |keys| lost += usize::from(keys.is_err()), &mut payloads);
-    /// assert_eq!((payloads, lost), (vec!["mail"], 1));
+    /// let show = |key: &Key, shared| keys.push((key.clone(), shared));
+    /// queue.ack_many(handles, show, |outcome| outcomes.push(outcome.is_ok()), &mut payloads);
+    /// assert_eq!((payloads, outcomes), (vec!["mail"], vec![true, false]));
+    /// assert_eq!(keys, [(Key::new(b"a"), false), (Key::new(b"b"), true)]);
     /// ```
     pub fn ack_many(
         &self,
         handles: impl IntoIterator<Item = Handle>,
-        mut done: impl FnMut(Result<KeysOf<'_>, LeaseLost>),
+        mut show: impl FnMut(&Key, bool),
+        mut done: impl FnMut(Result<usize, LeaseLost>),
         payloads: &mut Vec<P>,
     ) {
         self.locked(|inner, clock| {
@@ -35,10 +41,16 @@ impl<P, L: RawLock> Queue<P, L> {
             let timed = scheduler.timed() || clock.is_manual();
             let now = if timed { clock.now() } else { scheduler.last_time() };
             for handle in handles {
-                match scheduler.ack_showing(now, handle, |keys| done(Ok(keys))) {
-                    Ok(payload) => payloads.extend(payload),
-                    Err(lost) => done(Err(lost)),
-                }
+                let mut keys = 0;
+                let count = |key: &Key, shared| {
+                    keys += 1;
+                    show(key, shared);
+                };
+                let acked = scheduler.ack_showing(now, handle, count);
+                done(acked.map(|payload| {
+                    payloads.extend(payload);
+                    keys
+                }));
             }
         });
     }

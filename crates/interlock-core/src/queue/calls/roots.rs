@@ -331,7 +331,7 @@ impl<P> Scheduler<P> {
         if self.counts().waiting == 0 {
             return None;
         }
-        let next = self.choose(Kind::Any).map(|ticket| ticket.message);
+        let next = self.choose(Kind::Any).map(|(_, ticket)| ticket.message);
         let mut oldest = u64::MAX;
         if let Some(at) = next {
             if self.pauses.of_queue() {

@@ -1,5 +1,6 @@
 //! Settlement: a message leaves its lanes, and what it held up is readied (clauses 3, 14, 21).
 
+use crate::key::Key;
 use crate::queue::parts::ready::Ticket;
 use crate::queue::parts::records::Removed;
 use crate::queue::scheduler::{Budget, Scheduler};
@@ -10,6 +11,18 @@ impl<P> Scheduler<P> {
     /// Removes a message from its lanes and from the queue; readies the messages it blocked (clause 21).
     #[inline]
     pub(in crate::queue) fn settle(&mut self, at: u32, budget: &mut Budget) -> Option<P> {
+        self.settle_showing(at, budget, |_, _| ())
+    }
+
+    /// Like `settle`, and shows each key of the message, with whether it is shared, as it leaves that
+    /// key's lane.
+    #[inline(always)]
+    pub(in crate::queue) fn settle_showing(
+        &mut self,
+        at: u32,
+        budget: &mut Budget,
+        show: impl FnMut(&Key, bool),
+    ) -> Option<P> {
         let removed = self.records.remove(at);
         let mut sequence = removed.id;
         if let Some(extra) = self.records.take_extra(&removed) {
@@ -34,7 +47,7 @@ impl<P> Scheduler<P> {
                 self.open_gates(budget);
                 next
             } else {
-                self.lanes.unlink(first_edge, &mut budget.steps);
+                self.lanes.unlink(first_edge, &mut budget.steps, show);
                 self.unblock_granted(budget);
                 self.barriers.settled(sequence)
             };
@@ -69,8 +82,14 @@ impl<P> Scheduler<P> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(in crate::queue) fn unblock_granted(&mut self, budget: &mut Budget) {
+        if !self.lanes.granted().is_empty() {
+            self.unblock_each(budget);
+        }
+    }
+
+    fn unblock_each(&mut self, budget: &mut Budget) {
         // In their order: what the budget does not suffice for must be the last of them.
         for i in 0..self.lanes.granted().len() {
             self.unblock(self.lanes.granted()[i], budget);

@@ -228,14 +228,15 @@ impl Lanes {
     }
 
     /// Removes a message from all its lanes, and grants the edges that are now in front, while `budget`
-    /// lasts.
-    #[inline]
-    pub fn unlink(&mut self, first: u32, budget: &mut u32) {
+    /// lasts. Shows each key, in the order in which they were named, with whether it is shared.
+    #[inline(always)]
+    pub fn unlink(&mut self, first: u32, budget: &mut u32, mut show: impl FnMut(&Key, bool)) {
         let mut at = first;
         while at != NONE {
             let edge = self.edges.take(at, |edge| *edge);
             let number = edge.lane();
             let lane = &mut self.lanes[number];
+            show(&lane.key, edge.shared());
             if edge.prev == NONE {
                 lane.head = edge.next;
             } else {

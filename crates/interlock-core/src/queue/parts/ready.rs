@@ -164,6 +164,28 @@ impl ReadySet {
         oldest
     }
 
+    /// Removes the first ticket for which `valid` holds.
+    #[inline(always)]
+    pub fn take(&mut self, valid: impl Fn(&Ticket) -> bool) -> Option<Ticket> {
+        if self.live == 0 {
+            return None;
+        }
+        if !self.later.is_empty() || !self.ranked.is_empty() {
+            let ticket = self.peek_at_heaps(valid)?;
+            self.pop(ticket);
+            return Some(ticket);
+        }
+        while let Some((sequence, message)) = self.fresh.pop_front() {
+            let ticket = Ticket::new(0, sequence, message);
+            if valid(&ticket) {
+                self.live -= 1;
+                self.shrink_fresh();
+                return Some(ticket);
+            }
+        }
+        None
+    }
+
     /// Removes the ticket that `peek` returned.
     #[inline]
     pub fn pop(&mut self, ticket: Ticket) {
@@ -171,11 +193,17 @@ impl ReadySet {
         let entry = (ticket.sequence, ticket.message);
         if ticket.rank == 0 && self.fresh.front() == Some(&entry) {
             self.fresh.pop_front();
-            if self.fresh.capacity() > 1024 && self.fresh.len() * 8 < self.fresh.capacity() {
-                self.fresh.shrink_to(self.fresh.capacity() / 2);
-            }
+            self.shrink_fresh();
         } else {
             self.pop_off_heap(ticket);
+        }
+    }
+
+    #[inline(always)]
+    fn shrink_fresh(&mut self) {
+        let capacity = self.fresh.capacity();
+        if capacity > 1024 && self.fresh.len() * 8 < capacity {
+            self.fresh.shrink_to(capacity / 2);
         }
     }
 
@@ -291,24 +319,50 @@ impl Ready {
         self.set(keyed).push(ticket, fresh);
     }
 
-    /// The first ticket of a kind for which `valid` holds.
+    /// The first ticket of a kind for which `valid` holds, and whether its message has keys.
     #[inline(always)]
-    pub fn choose(&mut self, kind: Kind, valid: impl Fn(&Ticket) -> bool) -> Option<Ticket> {
-        // Most queues have messages of one sort only.
-        let keyed = match kind {
-            Kind::Keyed => true,
-            Kind::Unkeyed => false,
-            Kind::Any if self.unkeyed.len() == 0 => true,
-            Kind::Any if self.keyed.len() == 0 => false,
-            Kind::Any => return self.choose_of_both(valid),
-        };
-        self.set(keyed).peek(valid)
+    pub fn choose(
+        &mut self,
+        kind: Kind,
+        valid: impl Fn(&Ticket) -> bool,
+    ) -> Option<(bool, Ticket)> {
+        let Some(keyed) = self.only(kind) else { return self.choose_of_both(valid) };
+        self.set(keyed).peek(valid).map(|ticket| (keyed, ticket))
+    }
+
+    /// Removes the ticket that `choose` would return.
+    #[inline(always)]
+    pub fn take(&mut self, kind: Kind, valid: impl Fn(&Ticket) -> bool) -> Option<Ticket> {
+        match self.only(kind) {
+            Some(keyed) => self.set(keyed).take(valid),
+            None => {
+                let (keyed, ticket) = self.choose_of_both(valid)?;
+                self.pop(keyed, ticket);
+                Some(ticket)
+            }
+        }
+    }
+
+    /// Returns whether the messages of a kind that are ready have keys; `None`: some have and some have
+    /// not.
+    #[inline(always)]
+    fn only(&self, kind: Kind) -> Option<bool> {
+        match kind {
+            Kind::Keyed => Some(true),
+            Kind::Unkeyed => Some(false),
+            // Most queues have messages of one sort only.
+            Kind::Any if self.unkeyed.len() == 0 => Some(true),
+            Kind::Any if self.keyed.len() == 0 => Some(false),
+            Kind::Any => None,
+        }
     }
 
     #[inline(never)]
-    fn choose_of_both(&mut self, valid: impl Fn(&Ticket) -> bool) -> Option<Ticket> {
-        match (self.keyed.peek(&valid), self.unkeyed.peek(&valid)) {
-            (Some(a), Some(b)) => Some(a.min(b)),
+    fn choose_of_both(&mut self, valid: impl Fn(&Ticket) -> bool) -> Option<(bool, Ticket)> {
+        let keyed = self.keyed.peek(&valid).map(|ticket| (true, ticket));
+        let unkeyed = self.unkeyed.peek(&valid).map(|ticket| (false, ticket));
+        match (keyed, unkeyed) {
+            (Some(a), Some(b)) => Some(if a.1 < b.1 { a } else { b }),
             (a, b) => a.or(b),
         }
     }

@@ -162,7 +162,12 @@ impl<P> Records<P> {
 
     #[inline]
     pub fn sequence(&self, at: u32) -> u64 {
-        let message = &self.messages[at];
+        self.sequence_of(&self.messages[at])
+    }
+
+    /// Like `sequence`, of a message that is looked up already.
+    #[inline(always)]
+    fn sequence_of(&self, message: &Message<P>) -> u64 {
         match message.extra {
             NONE => message.id,
             extra => match self.extras[extra].sequence {
@@ -195,13 +200,6 @@ impl<P> Records<P> {
         &mut self.extras[extra]
     }
 
-    /// Sets the number of things it waits for: edges that are not granted, and a gate.
-    #[inline]
-    pub fn set_waiting(&mut self, at: u32, things: u32) {
-        let message = &mut self.messages[at];
-        (message.state, message.hold) = (Some(State::Waiting), things);
-    }
-
     /// Notes that a waiting message has one thing less to wait for; returns how many are left.
     #[inline]
     pub fn one_less_before(&mut self, at: u32) -> u32 {
@@ -217,11 +215,16 @@ impl<P> Records<P> {
         message
     }
 
-    /// Notes that the lease with this number holds it.
+    /// Notes that the lease with this number holds it. Returns the message, and its attempt.
     #[inline]
-    pub fn set_leased(&mut self, at: u32, lease: u32) {
+    pub fn set_leased(&mut self, at: u32, lease: u32) -> (&Message<P>, u32) {
         let message = &mut self.messages[at];
         (message.state, message.hold) = (Some(State::Leased), lease);
+        let attempt = match message.extra {
+            NONE => 1,
+            extra => self.extras[extra].attempt.max(1),
+        };
+        (message, attempt)
     }
 
     /// Sets its state to held, backing off or delayed. In the last two states it can have a timer.
@@ -233,14 +236,29 @@ impl<P> Records<P> {
         }
     }
 
-    /// Notes that it is in its lanes, from this edge on; `gated`: behind a barrier.
+    /// Notes that it is in its lanes, from this edge on.
+    pub fn set_first_edge(&mut self, at: u32, first_edge: u32) {
+        self.messages[at].first_edge = first_edge;
+    }
+
+    /// Notes that it is in its lanes, from this edge on; `gated`: behind a barrier. It waits for this
+    /// number of things, edges that are not granted and a gate, or is ready if that is 0.
     #[inline]
-    pub fn enter_lanes(&mut self, at: u32, first_edge: u32, gated: bool) {
+    pub fn enter_lanes(
+        &mut self,
+        at: u32,
+        first_edge: u32,
+        gated: bool,
+        things: u32,
+    ) -> &Message<P> {
         let message = &mut self.messages[at];
         message.first_edge = first_edge;
         if gated {
             message.flags |= GATED;
         }
+        let state = if things > 0 { State::Waiting } else { State::Ready };
+        (message.state, message.hold) = (Some(state), things);
+        message
     }
 
     pub fn open_gate(&mut self, at: u32) {
@@ -361,7 +379,7 @@ impl<P> Records<P> {
         self.messages.get(ticket.message).is_some_and(|message| {
             message.state == Some(State::Ready)
                 && message.flags & PARKED == parked
-                && self.sequence(ticket.message) == ticket.sequence
+                && self.sequence_of(message) == ticket.sequence
         })
     }
 }

@@ -154,10 +154,10 @@ impl<T: Record> Slab<T> {
         let seen = look(place);
         place.clear();
         let near = self.hand.last().is_none_or(|&last| last >> BITS == number);
-        if self.hand.len() < HAND && self.hand.len() * 4 <= self.len {
-            self.apart |= !near;
+        if near && !self.apart && self.hand.len() < FEW {
             self.hand.push(at);
-        } else if near && !self.apart && self.hand.len() < FEW {
+        } else if self.hand.len() < HAND && self.hand.len() * 4 <= self.len {
+            self.apart |= !near;
             self.hand.push(at);
         } else {
             self.put_down(at);

@@ -273,7 +273,7 @@ impl<P> Scheduler<P> {
                 return reader.damaged("key that can be granted");
             }
         }
-        self.records.enter_lanes(at, chain.first, false);
+        self.records.set_first_edge(at, chain.first);
         let message = &self.records[at];
         if message.state == Some(State::Ready) && message.flags & PARKED == 0 {
             let ticket = Ticket::new(message.priority, placed.sequence, at);

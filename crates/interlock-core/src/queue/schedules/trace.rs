@@ -264,7 +264,7 @@ impl Runner {
             }
             Call::Lease { kind, limit } => {
                 let mut grants = Vec::new();
-                s.lease_many(now, *kind, *limit, 0, &mut grants);
+                s.lease_many(now, *kind, *limit, 0, |_, grant| grants.push(*grant));
                 handles.extend(grants.iter().map(|grant| (grant.handle.token, grant.handle)));
                 let granted = |grant: &Grant| Granted {
                     id: grant.id,

@@ -199,7 +199,7 @@ mod tests {
                 edges.push(put(&mut lanes, key));
             } else {
                 let edge = edges.swap_remove(rng.usize(..edges.len()));
-                lanes.unlink(edge, &mut 0);
+                lanes.unlink(edge, &mut 0, |_, _| ());
                 lanes.clear_granted();
             }
             if round % 501 == 0 {
