@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 import interlock
-from interlock import auditor, testing
+from interlock import auditor, postgres, testing
 from interlock.client.rows.announcements import Announcement
 from interlock.cluster.control import HELP
 from interlock.contrib import opentelemetry, sentry
@@ -88,6 +88,9 @@ OTHERS = {
     "RetryAfter": interlock.RetryAfter,
     "Reject": interlock.Reject,
     "connect": interlock.connect,
+    "Outbox": postgres.Outbox,
+    "Outbox.send": postgres.Outbox.send,
+    "Outbox.asend": postgres.Outbox.asend,
     "current_lease": interlock.current_lease,
     "cases": contract.cases,
     "run": contract.run,

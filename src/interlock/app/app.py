@@ -20,8 +20,9 @@ from interlock.app.lifespan import Lifespan
 from interlock.app.middleware import AROUND_SENDS, Hooks
 from interlock.app.options import checked
 from interlock.app.place import NoPlace, place_for_pool
-from interlock.app.reach import Reach, check_engine, served
-from interlock.app.task import AsyncTask, Task, TaskDecorator, decorator
+from interlock.app.reach import Reach, check_engine
+from interlock.app.row import AnyOutbox
+from interlock.app.task import AsyncTask, Task, TaskDecorator, TransactionDecorator, decorator
 from interlock.app.timetable import Args, Cron, Entry, Every, Kwargs, Missed, Schedule
 from interlock.app.timetable.declaration import decorator as timetable_decorator
 from interlock.errors import EngineUnavailable
@@ -30,7 +31,7 @@ from interlock.retry import Retry, Seconds, seconds
 if TYPE_CHECKING:
     from interlock.client.wire.functions import DeclaredOptions
     from interlock.worker.harness.worker import TestWorker
-    from interlock.worker.worker import Beside, Worker
+    from interlock.worker.worker import Worker
 
 __all__ = ["App"]
 
@@ -111,6 +112,7 @@ class App:
         self._reach: Reach | None = None
         self._has_worker = False
         self._pools = Pools()
+        self._outbox: AnyOutbox | None = None
         self._tested_by: TestWorker | None = None
         """Handles messages immediately when they are sent."""
         self._made_in = str(sys._getframe(1).f_globals.get("__name__", ""))
@@ -133,6 +135,25 @@ class App:
     ) -> AsyncTask[P, R]: ...
     @overload
     def task(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        fn: None = None,
+        /,
+        *,
+        transaction: AnyOutbox,
+        name: str | None = None,
+        keys: KeySpec = (),
+        shared: KeySpec = (),
+        queue: str = "default",
+        retry: Retry | None = None,
+        timeout: Seconds | None = None,
+        result_ttl: Seconds = 0,
+        quiet: bool = False,
+        priority: int = 0,
+        barrier: bool = False,
+        expires: Seconds | None = None,
+    ) -> TransactionDecorator: ...
     @overload
     def task(
         self,
@@ -167,6 +188,7 @@ class App:
         priority: int = 0,
         barrier: bool = False,
         expires: Seconds | None = None,
+        transaction: AnyOutbox | None = None,
     ) -> Any:
         """Make a task of a function, or of a coroutine function.
 
@@ -193,6 +215,8 @@ class App:
                 it. The task then has no keys. Default False.
             expires: seconds after the send, by the engine's clock, after which no handler begins:
                 the message is dropped, and its job is ``expired``. Default: never.
+            transaction: an ``interlock.postgres.Outbox``: the function takes a connection first,
+                with an open transaction in which the call's row was deleted. Default: none.
 
         Raises:
             TypeError, ValueError: an argument is of a wrong type or out of its range, a template
@@ -211,6 +235,7 @@ class App:
             priority=priority,
             barrier=barrier,
             expires=expires,
+            transaction=transaction,
         )
         return made if fn is None else made(fn)
 
@@ -468,33 +493,9 @@ class App:
         return f"<{type(self).__name__} of {len(self._tasks)} tasks{where}>"
 
     def _worker(self, **settings: Any) -> Worker:
-        from interlock.worker.pools.default_concurrency import usual_concurrency
-        from interlock.worker.settings import WorkerSettings
-        from interlock.worker.worker import Worker
+        from interlock.app.workers import make
 
-        if settings["concurrency"] is None:
-            settings["concurrency"] = usual_concurrency(settings["pool"])
-        url = self._named() or "memory://"
-        self._has_worker = True
-        if url.startswith("memory://") and url != "memory://":
-            served(url)
-        beside: list[Beside] = []
-        wanted = settings.pop("timetable", True)
-        checked = WorkerSettings(**settings)
-        schedules: list[str] = []
-        if wanted and self._timetable:
-            from interlock.app.timetable.runner import Runner
-
-            runner = Runner(self._timetable.values(), checked.queues, self._open, checked.lease)
-            beside.append(runner)
-            schedules = runner.names
-        worker = Worker(self._as_tasks(), self._open, checked, url, beside)
-        if not url.startswith("memory:"):
-            # No other process could look into an engine in memory.
-            from interlock.worker.reports.announcing import Announcing
-
-            beside.append(Announcing(worker, self._open, checked.reference, schedules))
-        return worker
+        return make(self, **settings)
 
     def _reference(self) -> str:
         """Return the name by which processes of a pool find this app."""
@@ -523,7 +524,8 @@ class App:
         from interlock.app.process_setup import setup_of
 
         setup = functools.partial(setup_of, self)
-        return AppTasks(self._tasks, self._hooks, self.retry, self._lifespan, setup, self._pools)
+        return AppTasks(self._tasks, self._hooks, self.retry, self._lifespan, setup, self._pools,
+                        self._outbox)  # fmt: skip
 
     @property
     def _sent_retry(self) -> Retry | None:

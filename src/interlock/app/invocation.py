@@ -11,11 +11,12 @@ from interlock.app import envelope
 from interlock.app.late import Pools
 from interlock.app.lifespan import Lifespan
 from interlock.app.middleware import Handling, Hooks
+from interlock.app.row import ROW, AnyOutbox
 from interlock.failure import Expired
 from interlock.retry import Retry
-from interlock.worker.message.execution import TaskLease
+from interlock.worker.message.execution import Invocation, TaskLease
 from interlock.worker.message.scope import Scope
-from interlock.worker.message.tasks import PlainCall, UnknownTask, head
+from interlock.worker.message.tasks import NotHere, PlainCall, UnknownTask, head
 
 if TYPE_CHECKING:
     from interlock.app.task import AsyncTask, Task
@@ -34,8 +35,9 @@ class AppTasks:
         lifespan: Lifespan,
         setup: Callable[[str], object],
         pools: Pools,
+        outbox: AnyOutbox | None = None,
     ) -> None:
-        self._setup, self._pools = setup, pools
+        self._setup, self._pools, self._outbox = setup, pools, outbox
         self._pool: int | None = None
         """The number of the process pool, while it runs."""
         self._lifespan = lifespan
@@ -44,7 +46,7 @@ class AppTasks:
         self._retry = retry
         self._plain: dict[bytes, PlainCall] = {}
 
-    def prepare(self, lease: TaskLease) -> Invoked:
+    def prepare(self, lease: TaskLease) -> Invocation:
         """See ``interlock.worker.message.tasks.Tasks``."""
         read = envelope.read(lease.payload)
         lease.task = read.task
@@ -55,6 +57,12 @@ class AppTasks:
         # The common case, inlined.
         if read.kwargs or not parameters.fewest <= len(read.args) <= parameters.most:
             parameters.check(read.args, read.kwargs)
+        if (read.headers and ROW in read.headers) or task.declared.transaction is not None:
+            outbox = task.declared.transaction or self._outbox
+            if outbox is None:
+                raise NoOutbox
+            found: Invocation = outbox.invocation(task, self._hooks, self._retry, lease, read)
+            return found
         return Invoked(task, self._hooks, self._retry, lease, read)
 
     def keys_of(self, payload: bytes) -> tuple[list[bytes], list[bytes]]:
@@ -95,6 +103,8 @@ class AppTasks:
         """See ``interlock.worker.message.tasks.Tasks``."""
         task, sent = invocation._task, invocation._read
         declared, count = task.declared, len(sent.args)
+        if declared.transaction is not None:
+            return
         if task.is_async or declared.timeout is not None or declared.result_ttl > 0 or sent.kwargs:
             return
         begins = head(payload)
@@ -110,10 +120,22 @@ class AppTasks:
 _NONE: dict[bytes, PlainCall] = {}
 
 
+class NoOutbox(NotHere):
+    """The message has a row in an outbox, and the app here has no outbox."""
+
+    def __init__(self) -> None:
+        super().__init__("was sent through an outbox, which the app of this worker does not have")
+
+
 class Invoked:
     """One call of a task."""
 
-    __slots__ = ("_hooks", "_lease", "_read", "_task", "is_async", "retry", "task", "timeout")
+    __slots__ = (
+        "_function", "_hooks", "_lease", "_read", "_task", "is_async", "retry", "task", "timeout",
+    )  # fmt: skip
+
+    _before_put = 0.0
+    """Seconds between the send and the put."""
 
     def __init__(
         self,
@@ -124,6 +146,7 @@ class Invoked:
         read: envelope.Envelope,
     ) -> None:
         self._task, self._hooks, self._lease, self._read = task, hooks, lease, read
+        self._function: Callable[..., Any] = task.function
         self.task = task.name
         self.timeout = task.declared.timeout if read.timeout is None else read.timeout
         self.retry = task.declared.retry or retry
@@ -134,11 +157,11 @@ class Invoked:
         self._check_expiry()
         if not self._hooks.around(self._read.headers):
             call = self.call
-            return self._kept(self._task.function(*call.args, **call.kwargs))
+            return self._kept(self._function(*call.args, **call.kwargs))
         handling = self._handling()
         try:
             self._hooks.before("before_handle", handling)
-            result = self._task.function(*handling.args, **handling.kwargs)
+            result = self._function(*handling.args, **handling.kwargs)
             kept = self._kept(result)
         except BaseException as error:
             self._hooks.after_handling("on_error", handling, error)
@@ -151,11 +174,11 @@ class Invoked:
         self._check_expiry()
         if not self._hooks.around(self._read.headers):
             call = self.call
-            return self._kept(await self._task.function(*call.args, **call.kwargs))
+            return self._kept(await self._function(*call.args, **call.kwargs))
         handling = self._handling()
         try:
             self._hooks.before("before_handle", handling)
-            result = await self._task.function(*handling.args, **handling.kwargs)
+            result = await self._function(*handling.args, **handling.kwargs)
             kept = self._kept(result)
         except BaseException as error:
             self._hooks.after_handling("on_error", handling, error)
@@ -175,7 +198,7 @@ class Invoked:
         if limit is None:
             return
         lease = self._lease
-        age = (lease._leased_at - lease.id) / 1e6
+        age = self._before_put + (lease._leased_at - lease.id) / 1e6
         if lease._received is not None:
             age += time.monotonic() - lease._received
         if age > limit:

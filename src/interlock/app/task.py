@@ -6,7 +6,17 @@ import functools
 import inspect
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    overload,
+)
 
 from interlock.app import envelope
 from interlock.app.job import Job
@@ -39,6 +49,8 @@ class Declared:
     barrier: bool = False
     expires: float | None = None
     """Seconds after the send from which on no handler begins; None: never."""
+    transaction: Any = None
+    """The outbox in whose transactions the function runs; None: it takes no transaction."""
 
 
 @dataclass(slots=True)
@@ -59,16 +71,15 @@ class _Sendable(Generic[P, R]):
         self.function = function
         """The function itself."""
         self.declared = declared
-        self.signature = inspect.signature(function)
+        self.signature = _signature(function, declared)
         self.parameters = Parameters(declared.name, self.signature)
         """Checks a call that was sent."""
         self._keys: Rule = rule("keys", keys, self.signature, function)
         self._shared: Rule = rule("shared", shared, self.signature, function)
         parameters = self.signature.parameters
         kinds = {each.kind for each in parameters.values()}
-        placed = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
         # The binding of a call with exactly these positional arguments, computed in advance.
-        self._placed = tuple(parameters) if kinds <= placed else None
+        self._placed = tuple(parameters) if kinds <= _PLACED else None
         self._app = app
         self._options: dict[str, Any] = {}
         self._timeout: float | None = None
@@ -297,6 +308,18 @@ class TaskDecorator(Protocol):
     def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
 
 
+class TransactionDecorator(Protocol):
+    """The decorator that ``app.task(transaction=...)`` gives: a call has no connection among its
+    arguments."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
+        self, fn: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Any, P], R], /) -> Task[P, R]: ...
+
+
 def decorator(
     app: App,
     *,
@@ -311,6 +334,7 @@ def decorator(
     priority: int,
     barrier: bool,
     expires: Seconds | None,
+    transaction: Any = None,
 ) -> TaskDecorator:
     """See ``App.task``."""
     for argument, value in (("name", name), ("queue", queue)):
@@ -343,14 +367,29 @@ def decorator(
             raise TypeError(f"task(): {called}() is a generator; allowed: a function that returns")
         kind: type[Any] = AsyncTask if inspect.iscoroutinefunction(fn) else Task
         declared = Declared(
-            called, queue, retry, limit, kept, bool(quiet), urgent, bool(barrier), lifetime
-        )
+            called, queue, retry, limit, kept, bool(quiet), urgent, bool(barrier), lifetime,
+            transaction,
+        )  # fmt: skip
         made = kind(app, fn, declared, keys, shared)
         app._add(made)
         return made
 
     found: TaskDecorator = make
     return found
+
+
+def _signature(function: Callable[..., Any], declared: Declared) -> inspect.Signature:
+    """Return the signature of a call, which has no connection. Raises TypeError."""
+    found = inspect.signature(function)
+    if declared.transaction is None:
+        return found
+    parameters = list(found.parameters.values())
+    if not parameters or parameters[0].kind not in _PLACED:
+        raise TypeError(
+            f"task(): {declared.name}() takes no connection; allowed with transaction=: a function "
+            "whose first parameter is the connection, such as def transfer(db, source, target)"
+        )
+    return found.replace(parameters=parameters[1:])
 
 
 def _lifetime(value: Seconds, name: str) -> float:
@@ -361,3 +400,4 @@ def _lifetime(value: Seconds, name: str) -> float:
 
 
 MAX_PRIORITY = 100
+_PLACED = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}

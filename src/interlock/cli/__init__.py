@@ -72,7 +72,7 @@ def parser(only: str = "") -> argparse.ArgumentParser:
 
 COMMANDS = (
     *("replay", "queue", "table", "node", "cluster", "store", "worker", "send", "cron"),
-    *("dashboard", "top", "exporter", "hub", "pub", "sub", "completion"),
+    *("dashboard", "top", "exporter", "hub", "pub", "sub", "postgres", "completion"),
 )
 VERSION = "--version"
 INTERRUPTED = 130

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from interlock.client.request import Request
+from interlock.client.request import Broken, Request
 
 if TYPE_CHECKING:
     from interlock.client.requests.lease_renewal import LeaseRenewer
@@ -20,6 +20,8 @@ class AnyLink(Protocol):
     """A link of either face."""
 
     interrupted: bool
+    once: bool
+    """Its connection is not remade."""
 
     def ask(
         self,
@@ -49,7 +51,13 @@ L = TypeVar("L", bound=AnyLink)
 class Session(Generic[L]):
     """One consumer. Only the thread or task that has taken it uses it, except for `interrupt`."""
 
-    def __init__(self, consumer: bytes, link: Callable[[str], L], renewer: LeaseRenewer) -> None:
+    def __init__(
+        self,
+        consumer: bytes,
+        link: Callable[[str], L],
+        renewer: LeaseRenewer,
+        once: bool = False,
+    ) -> None:
         self.consumer = consumer
         self.renewer = renewer
         """The leases taken on it are held there."""
@@ -59,6 +67,8 @@ class Session(Generic[L]):
         """The present user of the session is to stop waiting."""
         self.undo: Request[None] | None = None
         """The request that undoes one that Ctrl-C interrupted."""
+        self.once = once
+        """It has one connection, which is not remade: once that is lost, all its calls fail."""
         self.links: dict[str, L] = {}
         self.waiting: Link | None = None
         """The connection with a sent command whose reply has not been received yet."""
@@ -68,7 +78,10 @@ class Session(Generic[L]):
         """Return the connection to a server."""
         found = self.links.get(address)
         if found is None:
+            if self.once and self.links:
+                raise Broken("the session has lost its server", sent=False)
             found = self.links[address] = self._link(address)
+            found.once = self.once
         return found
 
     def check(self, address: str) -> None:

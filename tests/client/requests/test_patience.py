@@ -39,7 +39,7 @@ def unanswered(clock: Clock, wait: float, timeout: float, *took: tuple[float, bo
     applies to all that follow."""
     engine = Engine(parse(f"interlock://{ADDRESS}?timeout={timeout}"))
     engine.servers[ADDRESS] = Server(True, 1024, frozenset())
-    session: Any = SimpleNamespace(interrupted=False, drop=lambda address: None)
+    session: Any = SimpleNamespace(once=False, interrupted=False, drop=lambda address: None)
     request = engine.call(session, "put", KEY, wait=wait)
     steps = list(took)
     step = next(request)

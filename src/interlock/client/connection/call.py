@@ -287,10 +287,24 @@ class Engine:
                 patience.sent = patience.sent or (called and error.sent)
             if patience.sent and not again:
                 raise patience.unknown() from None
+            if session.once:
+                raise patience.over() from None
             if session.interrupted:
                 raise Abandoned
             if patience.tries > 1 or not patience.redirected:
                 yield Nap(patience.pause())
+
+    def greet(self) -> Request[None]:
+        """Make the session's connection to the only server, or find that it was lost.
+
+        Raises:
+            EngineUnavailable: it was not answered.
+        """
+        if self._memory is None:
+            try:
+                yield Ask(self._alone, ("PING",), self._share)
+            except (Broken, Refused) as error:
+                raise EngineUnavailable(refusals.advised(f"{self._alone}: {error}")) from None
 
     def date_time(self, session: Session[Any], key: str) -> Request[int | None]:
         """Return the time for dates of the server with a queue, µs since 1970.
@@ -423,16 +437,19 @@ class _Patience:
         seconds: float = longest * random.uniform(0.5, 1.0)
         left = self.left()
         if left <= self._least:
-            passed = time.monotonic() - self._started
-            within = f"{round(passed, 1):g} s; {self.tries} attempts"
-            raise EngineUnavailable(
-                refusals.advised(
-                    f"{self._target.shown} did not answer il1_{self._function} in {within}: "
-                    f"{'; '.join(self._reasons)}"
-                ),
-                unknown=self.sent,
-            )
+            raise self.over()
         return min(seconds, left - self._least / 2)
+
+    def over(self) -> EngineUnavailable:
+        passed = time.monotonic() - self._started
+        within = f"{round(passed, 1):g} s; {self.tries} attempts"
+        return EngineUnavailable(
+            refusals.advised(
+                f"{self._target.shown} did not answer il1_{self._function} in {within}: "
+                f"{'; '.join(self._reasons)}"
+            ),
+            unknown=self.sent,
+        )
 
     def unknown(self) -> EngineUnavailable:
         return EngineUnavailable(

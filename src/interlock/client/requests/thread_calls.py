@@ -131,6 +131,11 @@ class ThreadSessions:
 
         return rest
 
+    def once(self) -> Session[Any]:
+        """Return a session with one connection, which is not remade: a call that finds it lost
+        raises EngineUnavailable, and so do all further calls. For `drive`; the caller closes it."""
+        return Session(self._engine.consumer(), self._engine.link, self.renewer, once=True)
+
     def interrupt(self, user: Handle) -> None:
         """End the calls of a handle."""
         with self._ending:

@@ -18,7 +18,7 @@ class AsyncLink:
         from redis.asyncio import connection
 
         self._made: Any = make(connection, target, address, target.timeout)
-        self.interrupted = False
+        self.interrupted = self.once = False
 
     async def ask(
         self,

@@ -61,7 +61,7 @@ class MemoryLink:
     def __init__(self, engine: MemoryEngine) -> None:
         self._engine = engine
         self._bell: _queue.SimpleQueue[int | None] = _queue.SimpleQueue()
-        self.interrupted = False
+        self.interrupted = self.once = False
 
     def ask(
         self,
@@ -125,7 +125,7 @@ class AsyncMemoryLink:
     def __init__(self, engine: MemoryEngine) -> None:
         self._engine = engine
         self._future: asyncio.Future[bool] | None = None
-        self.interrupted = False
+        self.interrupted = self.once = False
 
     async def ask(
         self,

@@ -47,7 +47,8 @@ class Link:
         self._made: Any = make(connection, target, address, target.timeout)
         self._longest = target.timeout
         self._speech: Speech | None = None
-        self.interrupted = False
+        self.interrupted = self.once = False
+        self._was_opened = False
         _links.add(self)
 
     def ask(
@@ -153,6 +154,9 @@ class Link:
         return error
 
     def _opened(self, timeout: float) -> Speech:
+        if self.once and self._was_opened:
+            raise Broken("the connection was lost", sent=False)
+        self._was_opened = True
         made = self._made
         # The awaited element comes after that.
         connecting = min(timeout, self._longest)

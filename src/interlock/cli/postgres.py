@@ -1,0 +1,166 @@
+"""`interlock postgres COMMAND`: the tables of an outbox in PostgreSQL."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from interlock.cli.flags import Flag, positive
+from interlock.cli.tables import printable
+
+SHARED = (
+    Flag("--database", "URL of the database (INTERLOCK_POSTGRES_URL)", "URL"),
+    Flag("--schema", "schema of the tables (interlock)", "NAME", default="interlock"),
+    Flag("--json", "print JSON"),
+)
+MIGRATE = (Flag("--sql", "print the SQL and change nothing; with --database only what is missing"),)
+DEAD = (Flag("--limit", "maximum number of rows (100)", "N", positive, 100),)
+REQUEUE = (Flag("--all", "all dead rows"),)
+CHECK = (
+    Flag("--restored", "the database was restored: draw a new prefix for dedup strings, so that "
+         "no row is taken for one that was handled before the restore"),
+)  # fmt: skip
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the subcommand."""
+    parser = commands.add_parser(
+        "postgres",
+        help="manage the outbox in PostgreSQL",
+        description="Manage the tables of an interlock.postgres.Outbox.",
+        epilog="Exit codes: 0 done; 1 the database was not reached or refused it, or check found a "
+        "fault; 2 wrong usage.",
+    )
+    actions = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, run, flags, words in (
+        ("migrate", migrate, MIGRATE, "create the tables, or bring them to this release's version"),
+        ("status", status, (), "show the number of rows, the oldest, and the relay"),
+        ("dead", dead, DEAD, "list the rows whose calls are dead letters"),
+        ("requeue", requeue, REQUEUE, "return dead rows to the order, and clear held ones"),
+        ("check", check, CHECK, "check the tables"),
+    ):
+        action = actions.add_parser(name, help=words, description=f"{words.capitalize()}.")
+        if name == "requeue":
+            action.add_argument("ids", metavar="ID", nargs="*", type=positive, help="ids of rows")
+        for flag in (*flags, *SHARED):
+            flag.add_to(action)
+        action.set_defaults(run=_guarded(run))
+
+
+def migrate(given: argparse.Namespace) -> int:
+    """Create or change the tables, or print how."""
+    from interlock.postgres import schema as schemas
+
+    if given.sql:
+        since = 0
+        if given.database:
+            with _connected(given) as connection:
+                since = schemas.installed(connection, given.schema) or 0
+        text = schemas.script(given.schema, since)
+        print(json.dumps({"sql": text}) if given.json else text, end="" if not given.json else "\n")
+        return 0
+    with _connected(given) as connection:
+        before, after = schemas.migrate(connection, given.schema)
+    if given.json:
+        print(json.dumps({"before": before, "version": after}))
+    elif before == after:
+        print(f"the outbox in the schema {given.schema} has version {after} already")
+    else:
+        print(f"the outbox in the schema {given.schema} has version {after} now")
+    return 0
+
+
+def status(given: argparse.Namespace) -> int:
+    """Print the counts."""
+    from interlock.postgres import admin
+
+    with _connected(given) as connection:
+        found = admin.status(connection, given.schema)
+    if given.json:
+        print(json.dumps(dataclasses.asdict(found)))
+        return 0
+    oldest = "" if found.oldest is None else f", the oldest {found.oldest:.3g} s old"
+    print(f"rows   {found.rows}{oldest}")
+    print(f"held   {found.held}")
+    print(f"dead   {found.dead}")
+    print(f"relay  {found.relay or 'none'}")
+    return 0
+
+
+def dead(given: argparse.Namespace) -> int:
+    """List dead rows."""
+    from interlock.postgres import admin
+
+    with _connected(given) as connection:
+        found = admin.dead(connection, given.schema, given.limit)
+    for row in found:
+        if given.json:
+            print(json.dumps(dataclasses.asdict(row)))
+            continue
+        error = row.error.partition("\n")[0]
+        print(
+            printable(f"{row.id}  {row.task}  {', '.join(row.keys)}  attempts {row.attempts}  "
+                      f"{error}")
+        )  # fmt: skip
+    return 0
+
+
+def requeue(given: argparse.Namespace) -> int:
+    """Return dead rows."""
+    from interlock.postgres import admin
+
+    if bool(given.ids) == given.all:
+        raise ValueError("give ids of rows, or --all")
+    with _connected(given) as connection:
+        found = admin.requeue(connection, given.schema, None if given.all else given.ids)
+    print(json.dumps({"ids": found}) if given.json else f"{len(found)} rows requeued")
+    missing = sorted(set(given.ids) - set(found))
+    if missing:
+        print(f"interlock: not dead or held: {', '.join(map(str, missing))}", file=sys.stderr)
+    return 1 if missing else 0
+
+
+def check(given: argparse.Namespace) -> int:
+    """Check the tables."""
+    from interlock.postgres import admin
+    from interlock.postgres import schema as schemas
+
+    with _connected(given) as connection:
+        found = admin.check(connection, given.schema)
+        if given.restored:
+            schemas.draw_prefix(connection, given.schema)
+    if given.json:
+        print(json.dumps({"faults": found}))
+    else:
+        print("\n".join(found) or "no fault found")
+    return 1 if found else 0
+
+
+def _connected(given: argparse.Namespace) -> Any:
+    from interlock.postgres.driver import connect, database_url
+
+    return contextlib.closing(connect(database_url(given.database), "interlock postgres"))
+
+
+def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    def guarded(given: argparse.Namespace) -> int:
+        try:
+            return run(given)
+        except (ValueError, ImportError) as error:
+            print(f"interlock: {error}", file=sys.stderr)
+            return 2
+        except Exception as error:
+            from interlock.postgres.driver import psycopg
+            from interlock.postgres.schema import WrongVersion
+
+            if not isinstance(error, (WrongVersion, psycopg().Error)):
+                raise
+            print(f"interlock: {printable(str(error).strip())}", file=sys.stderr)
+            return 1
+
+    return guarded

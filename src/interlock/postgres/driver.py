@@ -1,0 +1,59 @@
+"""psycopg, loaded when it is first needed: senders on other drivers do without it."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from interlock.client.url import without_password
+from interlock.runtime.installation import needs
+
+__all__ = ["SCHEMA", "connect", "database_url", "psycopg", "quoted", "shown"]
+
+SCHEMA = "interlock"
+"""Default name of the schema with the tables."""
+URL = "INTERLOCK_POSTGRES_URL"
+
+
+def psycopg() -> Any:
+    """Return the module. Raises ImportError, which says how to install it."""
+    try:
+        import psycopg as found
+    except ImportError as error:
+        raise ImportError(
+            f"a connection to PostgreSQL needs psycopg: {needs('postgresql')} ({error})"
+        ) from None
+    return found
+
+
+def connect(url: str, name: str, **options: Any) -> Any:
+    """Return a connection that commits each statement; ``name`` is shown by pg_stat_activity."""
+    options.setdefault("connect_timeout", CONNECT_TIMEOUT)
+    return psycopg().connect(url, autocommit=True, application_name=name, **options)
+
+
+def database_url(url: str | None) -> str:
+    """Return this URL, or the one in the environment. Raises ValueError."""
+    found = url or os.environ.get(URL)
+    if not found:
+        raise ValueError(f"no database is named; give its URL, or set {URL}")
+    return found
+
+
+def quoted(name: str) -> str:
+    """Return a name as SQL has it. Raises ValueError."""
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,39}", name):
+        raise ValueError(
+            f"schema is {name!r}; allowed: up to 40 letters, digits and underscores, no digit first"
+        )
+    return f'"{name}"'
+
+
+def shown(url: str) -> str:
+    """Return a URL, or a connection string of PostgreSQL, without its password."""
+    return re.sub(r"(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]*)", r"\1***", without_password(url))
+
+
+CONNECT_TIMEOUT = 10
+"""Seconds."""

@@ -1,0 +1,201 @@
+"""``Outbox``: sends calls of tasks within the transactions of a PostgreSQL database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
+
+from interlock.app import App
+from interlock.app.task import AsyncTask, Task
+from interlock.postgres import connections
+from interlock.postgres.driver import SCHEMA, database_url, quoted
+from interlock.postgres.rows import options_text
+from interlock.postgres.transactions import Transactions
+
+if TYPE_CHECKING:
+    from interlock.app import envelope
+    from interlock.app.middleware import Hooks
+    from interlock.postgres.handling import RowInvocation
+    from interlock.postgres.relay import Relay
+    from interlock.retry import Retry
+    from interlock.worker.message.execution import TaskLease
+
+__all__ = ["Outbox", "SentRow"]
+
+P = ParamSpec("P")
+
+WINDOW = 100_000
+
+
+class SentRow(NamedTuple):
+    """Result of a send through an outbox."""
+
+    id: int
+    """The id of the row."""
+    known: bool
+    """True if a row with the same dedup string exists: this is its id, and nothing was sent."""
+
+
+class Outbox:
+    """A table of a PostgreSQL database, whose rows are calls of an app's tasks.
+
+    ``send`` writes a row in the caller's transaction. The workers of the app put the rows into the
+    app's engine in the order of the commits: one of them at a time, by its relay. A row is deleted
+    when its call was handled; the engine may lose all its data meanwhile.
+
+    Args:
+        app: the app. It has one outbox at most.
+        url: URL of the database, for workers. Default: INTERLOCK_POSTGRES_URL.
+        relay_url: URL for the relay, whose lock needs a session of its own: a PgBouncer in
+            transaction mode does not provide one. Default: ``url``.
+        begin: a function that returns a context manager, whose value is a connection with an open
+            transaction that its end commits, such as ``engine.begin`` of SQLAlchemy. Handlers with
+            ``transaction=`` get that connection; for coroutine functions it is asynchronous.
+            Default: connections of psycopg, opened by ``url``.
+        schema: schema of the tables, which ``interlock postgres migrate`` creates. Default
+            ``"interlock"``.
+        window: maximum number of rows that are in the engine at once. Default 100,000.
+
+    Raises:
+        TypeError, ValueError: an argument is of a wrong type or out of its range, or the app has
+            an outbox.
+
+    The database is not contacted yet. An outbox may be used from any thread and event loop.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        url: str | None = None,
+        *,
+        relay_url: str | None = None,
+        begin: Callable[[], Any] | None = None,
+        schema: str = SCHEMA,
+        window: int = WINDOW,
+    ) -> None:
+        if not isinstance(app, App):
+            raise TypeError(f"Outbox(): app is {type(app).__name__}; allowed: App")
+        if app._outbox is not None:
+            raise ValueError("Outbox(): the app has an outbox already")
+        if not isinstance(window, int) or window < 1:
+            raise ValueError(f"Outbox(): window is {window!r}; allowed: a whole number from 1")
+        self.app = app
+        self.schema = schema
+        self.window = window
+        table = f"{quoted(schema)}.outbox"
+        self._url, self._relay_url, self._begin = url, relay_url, begin
+        self._insert = (
+            f"insert into {table} (queue, task, payload, keys, shared, delay, dedup, options) "
+            "values ({}, {}, {}, {}, {}, {}, {}, {}) on conflict do nothing returning id"
+        )
+        self._known = (
+            f"select id from {table} where queue = {{}} and dedup = {{}} "
+            "and state is distinct from 'dead'"
+        )
+        self.transactions = Transactions(self)
+        """The connections of handlers in this process."""
+        app._outbox = self
+
+    @property
+    def url(self) -> str:
+        """The database's URL. Raises ValueError if none is given."""
+        return database_url(self._url)
+
+    @property
+    def relay_url(self) -> str:
+        """The URL that the relay uses. Raises ValueError if none is given."""
+        return self._relay_url or self.url
+
+    def send(
+        self, db: Any, task: Task[P, Any] | AsyncTask[P, Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> SentRow:
+        """Send a call of a task when the transaction of ``db`` commits; not at all if it does not.
+
+        Args:
+            db: a connection, cursor or session of psycopg, psycopg2 or SQLAlchemy, or Django's
+                ``connection``. On one that commits each statement the call is sent at once.
+            task: a task of this app; ``task.options(...)`` for a delay, a priority, a dedup string
+                or an expiry. A delay begins with the commit. A dedup string is known while a row
+                has it that is not dead: until its call was handled.
+            args, kwargs: the arguments of the call.
+
+        Raises:
+            TypeError, ValueError, PayloadError: as ``task.send``; or ``db`` is of another type.
+            Exception: what the library of ``db`` raises.
+        """
+        values, ready = self._row(task, args, kwargs)
+        hooks = self.app._hooks
+        try:
+            found = connections.one(db, self._insert, values)
+            known = found is None
+            if known:
+                found = connections.one(db, self._known, (values[0], values[6]))
+        except BaseException as error:
+            hooks.after("on_send_error", ready.sending, error)
+            raise
+        return self._sent(task, ready, found, known)
+
+    async def asend(
+        self, db: Any, task: Task[P, Any] | AsyncTask[P, Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> SentRow:
+        """Do what ``send`` does, on an asynchronous connection, cursor or session of psycopg,
+        asyncpg or SQLAlchemy."""
+        values, ready = self._row(task, args, kwargs)
+        hooks = self.app._hooks
+        try:
+            found = await connections.aone(db, self._insert, values)
+            known = found is None
+            if known:
+                found = await connections.aone(db, self._known, (values[0], values[6]))
+        except BaseException as error:
+            hooks.after("on_send_error", ready.sending, error)
+            raise
+        return self._sent(task, ready, found, known)
+
+    def _row(self, task: Any, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], Any]:
+        if not isinstance(task, Task | AsyncTask) or task._app is not self.app:
+            raise TypeError(f"send(): {task!r} is given; allowed: a task of the outbox's app")
+        ready = task._ready(args, kwargs)
+        options = ready.options
+        queue = task.declared.queue
+        retry = options["retry"] or self.app.queues.get(queue, {}).get("retry") or self.app.retry
+        return (
+            queue,
+            task.name,
+            ready.payload,
+            options["keys"],
+            options["shared"],
+            options.get("delay") or None,
+            options.get("dedup"),
+            options_text(options, retry),
+        ), ready
+
+    def _sent(self, task: Any, ready: Any, found: Any, known: bool) -> SentRow:
+        # A row with the dedup string that ended meanwhile has no id any more.
+        sent = SentRow(0 if found is None else found[0], known)
+        self.app._hooks.after("after_send", ready.sending, task._job(sent.id, known))
+        return sent
+
+    # -- For the app: see interlock.app.row -------------------------------------------------------
+
+    def invocation(
+        self,
+        task: Task[..., Any] | AsyncTask[..., Any],
+        hooks: Hooks,
+        retry: Retry,
+        lease: TaskLease,
+        read: envelope.Envelope,
+    ) -> RowInvocation:
+        """See ``AnyOutbox``."""
+        from interlock.postgres.handling import RowInvocation
+
+        return RowInvocation(self, task, hooks, retry, lease, read)
+
+    def relay(self, client: Callable[[], Any]) -> Relay:
+        """See ``AnyOutbox``."""
+        from interlock.postgres.relay import Relay
+
+        return Relay(self, client)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.app!r}>"

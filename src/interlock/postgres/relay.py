@@ -1,0 +1,229 @@
+"""The relay: puts the rows of an outbox into the app's engine, in the order of their commits.
+
+One relay works at a time, of all workers: it holds an advisory lock for the life of its session.
+
+What it has put it knows only for the life of one connection to the engine, which is never remade:
+an engine that ended may have lost everything, and a put into one that has just started must not
+overtake the rows before it. So after any failure it starts at the oldest row that is left, and the
+dedup strings skip the rows that the engine still knows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from interlock.client.requests.thread_calls import drive
+from interlock.errors import EngineUnavailable, Full, PayloadError, ShutDown
+from interlock.postgres import schema as schemas
+from interlock.postgres.driver import connect, psycopg
+from interlock.postgres.position import Position
+from interlock.postgres.rows import StoredRow
+from interlock.runtime.limits import MAX_BATCH, MAX_CALL
+
+if TYPE_CHECKING:
+    from interlock.client.session import Session
+    from interlock.client.wire.messages import Message
+
+__all__ = ["LOCK", "Relay"]
+
+_log = logging.getLogger("interlock.postgres")
+
+LOCK = "hashtext('interlock'), hashtext({})"
+"""The key of the lock, of the schema's name."""
+NAME = "interlock relay"
+READ = 500
+"""Maximum rows of one read."""
+POLL = 1.0
+"""Seconds after which it looks for rows without being notified, and for a free lock."""
+FULL = 0.05
+"""Seconds after which a full window is counted again."""
+LONGEST_PAUSE = 5.0
+
+
+class Stopped(Exception):
+    """The worker ends."""
+
+
+class Relay:
+    """A worker's part in the relay: from ``start`` until ``stop``."""
+
+    def __init__(self, outbox: Any, client: Callable[[], Any]) -> None:
+        self._outbox = outbox
+        self._make_client = client
+        self._client: Any = None
+        self._thread: threading.Thread | None = None
+        self._stopped = threading.Event()
+        self._wake: tuple[int, int] | None = None
+
+    def start(self) -> None:
+        """Begin. Raises ValueError if no database is named, ImportError without psycopg."""
+        url = self._outbox.relay_url
+        psycopg()
+        self._client = self._make_client()
+        if self._client._engine.target.kind == "cluster":
+            raise ValueError(
+                f"the app's engine is {self._client.url}; allowed with an outbox: a hub, a single "
+                "Redis, or memory"
+            )
+        self._wake = os.pipe()
+        self._thread = threading.Thread(
+            target=self._run, args=(url,), name="interlock-relay", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Put nothing further."""
+        self._stopped.set()
+        if self._wake is not None:
+            os.write(self._wake[1], b"x")
+
+    def join(self, timeout: float) -> None:
+        """Wait up to ``timeout`` seconds until the call that has begun is done."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+            if not self._thread.is_alive() and self._wake is not None:
+                for end in self._wake:
+                    os.close(end)
+                self._wake = None
+        if self._client is not None:
+            self._client.close()
+        self._outbox.transactions.close()
+
+    def _run(self, url: str) -> None:
+        failures = 0
+        while not self._stopped.is_set():
+            try:
+                with contextlib.closing(connect(url, NAME)) as connection:
+                    self._serve(connection)
+            except Stopped:
+                return
+            except (psycopg().Error, schemas.WrongVersion, OSError) as error:
+                failures += 1
+                pause = min(0.1 * 2 ** min(failures, 10), LONGEST_PAUSE)
+                _log.warning("the relay has no database: %s; trying again in %.3g s", error, pause)
+            except Exception:
+                _log.exception("the relay failed; trying again in %.3g s", LONGEST_PAUSE)
+                pause = LONGEST_PAUSE
+            else:
+                failures, pause = 0, 0.0
+            self._stopped.wait(pause)
+
+    def _serve(self, connection: Any) -> None:
+        """Relay while this session of the database lasts, once it has the lock."""
+        name = self._outbox.schema
+        prefix = schemas.prefix(connection, name)
+        lock = f"select pg_try_advisory_lock({LOCK.format('%s')})"
+        while not connection.execute(lock, (name,)).fetchone()[0]:
+            # Not by a statement that waits: its snapshot would stop every vacuum.
+            self._pause(POLL)
+        connection.execute(f'listen "{name}.outbox"')
+        _log.info("the relay of the outbox %r begins", name)
+        failures = 0
+        while True:
+            try:
+                with self._engine_session() as session:
+                    self._relay(connection, session, prefix)
+            except EngineUnavailable as error:
+                failures += 1
+                pause = min(0.05 * 2 ** min(failures, 10), LONGEST_PAUSE)
+                _log.warning(
+                    "the relay lost its engine: %s; it starts again at the oldest row in %.3g s",
+                    error, pause,
+                )  # fmt: skip
+                self._pause(pause)
+
+    @contextlib.contextmanager
+    def _engine_session(self) -> Iterator[Session[Any]]:
+        session = self._client._sessions.once()
+        try:
+            yield session
+        finally:
+            session.close()
+
+    def _relay(self, connection: Any, session: Session[Any], prefix: str) -> None:
+        """Put what is there, then what comes, until this session of the engine ends."""
+        # Connected before the first read: what is read later is put into this engine, or nowhere.
+        drive(self._client._engine.greet(), session)
+        position = Position(connection, self._outbox.schema, self._outbox.window)
+        queues: dict[str, Any] = {}
+        while True:
+            rows = position.read(READ)
+            for name, messages in self._messages(rows, prefix).items():
+                queue = queues.get(name)
+                if queue is None:
+                    options = self._outbox.app.queues.get(name, {})
+                    queue = queues[name] = self._client.queue(name, bytes, **options)
+                for some in _calls(messages):
+                    self._put(queue, some, session)
+            if self._stopped.is_set():
+                raise Stopped
+            if not rows:
+                # Finds a connection that was lost while nothing is to be put.
+                drive(self._client._engine.greet(), session)
+                self._sleep(connection, FULL if position.is_full else POLL)
+
+    def _messages(self, rows: Sequence[StoredRow], prefix: str) -> dict[str, list[Message]]:
+        found: dict[str, list[Message]] = {}
+        for row in rows:
+            try:
+                found.setdefault(row.queue, []).append(row.message(prefix))
+            except (PayloadError, ValueError, TypeError) as error:
+                _log.error("row %d of the outbox cannot be put: %s", row.id, error)
+        return found
+
+    def _put(self, queue: Any, messages: Sequence[Message], session: Session[Any]) -> None:
+        """Put messages in their order; wait while the queue is full or sealed."""
+        told = False
+        while True:
+            try:
+                # A session of one connection: without a wait, and without a second attempt.
+                drive(queue._handle._put(session, messages, time.monotonic()), session)
+                return
+            except (Full, ShutDown) as error:
+                if len(messages) > 1 and isinstance(error, Full):
+                    middle = len(messages) // 2
+                    self._put(queue, messages[:middle], session)
+                    messages = messages[middle:]
+                    continue
+                if not told:
+                    _log.warning("the relay waits: %s", error)
+                    told = True
+                self._pause(FULL)
+
+    def _pause(self, seconds: float) -> None:
+        if self._stopped.wait(seconds):
+            raise Stopped
+
+    def _sleep(self, connection: Any, seconds: float) -> None:
+        """Wait for a notification."""
+        if self._stopped.is_set():
+            raise Stopped
+        assert self._wake is not None
+        pgconn = connection.pgconn
+        if not pgconn.notifies():
+            ready, _, _ = select.select([connection, self._wake[0]], (), (), seconds)
+            if self._wake[0] in ready:
+                raise Stopped
+            if ready:
+                pgconn.consume_input()
+        while pgconn.notifies():
+            pass
+
+
+def _calls(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    """Split messages by what one call of the engine takes."""
+    start = size = 0
+    for at, message in enumerate(messages):
+        length = len(message.payload)
+        if at > start and (at - start == MAX_BATCH or size + length > MAX_CALL):
+            yield messages[start:at]
+            start, size = at, 0
+        size += length
+    yield messages[start:]

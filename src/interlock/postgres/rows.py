@@ -1,0 +1,107 @@
+"""A row of an outbox: written from a checked call of a task, and read into a put."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from interlock.app import envelope
+from interlock.app.row import ROW
+from interlock.client.wire import messages as wire
+from interlock.retry import Retry
+
+__all__ = ["COLUMNS", "Reference", "StoredRow", "options_text"]
+
+COLUMNS = (
+    "number, id, queue, payload, keys, shared, "
+    "extract(epoch from due - clock_timestamp())::float8, "
+    "extract(epoch from clock_timestamp() - created)::float8, options, attempts, state"
+)
+"""The columns of a ``StoredRow``, in order."""
+
+
+class Reference(NamedTuple):
+    """The header of a message that refers to its row."""
+
+    id: int
+    attempts: int
+    """Failed attempts before the row was put; the engine that counted them may have lost them."""
+    age: float
+    """Seconds between the send and the put."""
+    held: bool
+    """The row was held when it was put."""
+
+    @property
+    def text(self) -> str:
+        """The value of the header."""
+        return f"{self.id} {self.attempts} {self.age:.6f} {int(self.held)}"
+
+    @classmethod
+    def parse(cls, text: str) -> Reference:
+        """Return it from the header's value. Raises ValueError."""
+        id, attempts, age, held = text.split(" ")
+        return cls(int(id), int(attempts), float(age), held == "1")
+
+
+class StoredRow(NamedTuple):
+    """A row as the relay reads it."""
+
+    number: int
+    id: int
+    queue: str
+    payload: bytes
+    keys: Sequence[bytes]
+    shared: Sequence[bytes]
+    delay: float | None
+    """Seconds left."""
+    age: float
+    """Seconds."""
+    options: str
+    attempts: int
+    state: str | None
+
+    def message(self, prefix: str) -> wire.Message:
+        """Return the put of this row.
+
+        Raises PayloadError if the payload is not a call of a task.
+        """
+        sent = envelope.read(bytes(self.payload))
+        held = self.state == "held"
+        row = Reference(self.id, self.attempts, self.age, held)
+        sent.headers = {**sent.headers, ROW: row.text}
+        options = json.loads(self.options)
+        retry = options.pop("retry", None)
+        return wire.Message(
+            _encoder.encode(sent),
+            tuple(map(bytes, self.keys)),
+            tuple(map(bytes, self.shared)),
+            wire.put_options(
+                delay=max(self.delay or 0.0, 0.0),
+                dedup=f"{prefix}:{self.number}",
+                retry=None if retry is None else _retry(retry, self.attempts),
+                **options,
+            ),
+        )
+
+
+def options_text(options: dict[str, Any], retry: Retry) -> str:
+    """Return the options of a put as a row keeps them; defaults are left out."""
+    kept = {name: value for name in ("priority", "barrier", "quiet") if (value := options[name])}
+    if options["result_ttl"]:
+        kept["result"] = options["result_ttl"]
+    kept["retry"] = [
+        retry.attempts, retry.first, retry.factor, retry.longest, retry.jitter, retry.then,
+    ]  # fmt: skip
+    return json.dumps(kept, separators=(",", ":"))
+
+
+def _retry(kept: list[Any], used: int) -> Retry:
+    attempts, first, factor, longest, jitter, then = kept
+    left = None if attempts is None else max(attempts - used, 1)
+    return Retry(left, first=first, factor=factor, longest=longest, jitter=jitter, then=then)
+
+
+_encoder = msgspec.msgpack.Encoder()
