@@ -93,11 +93,18 @@ $(BUILT): $(CRATES) $(BUILD_TOOLS)
 .PHONY: build
 build: $(BUILT) ## the core, optimised, and the package in .venv; DEV=1: quick to build, slow to run
 
+PROFILE := target/profile/core.profdata
+
 .PHONY: wheel
-wheel: $(RELEASE_TOOLS) ## wheels for every CPython from 3.11 on and either libc of Linux, in target/wheels
+wheel: $(RELEASE_TOOLS) $(if $(TRAINED),$(PROFILE)) ## wheels for every CPython from 3.11 on and either libc of Linux, in target/wheels; TRAINED=1: optimised for the main job
 	@scripts/prepare.sh rust
 	$(call step,building the wheels)
-	@scripts/wheels/build.sh target/wheels
+	@$(if $(TRAINED),INTERLOCK_PROFILE=$(PROFILE)) scripts/wheels/build.sh target/wheels
+
+$(PROFILE): $(CRATES) $(BENCH_TOOLS)
+	@scripts/prepare.sh rust
+	$(call step,recording what a core does under load; ten minutes)
+	@scripts/wheels/train.sh $@
 
 .PHONY: sdist
 sdist: $(BUILD_TOOLS) ## the sources that pip can build, in target/sdist

@@ -8,6 +8,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import interlock
+
 ROOT = Path(__file__).parents[1]
 BUILT = ROOT / "target" / "bench"
 
@@ -56,9 +58,10 @@ def behaviours_python() -> Path:
 def environment() -> dict[str, str]:
     """Return the environment of every child.
 
-    It has this checkout's benchmarks and package, whichever interpreter runs it.
+    It has this checkout's benchmarks and the package that this process uses, whichever interpreter
+    runs it.
     """
-    paths = [str(ROOT / "src"), str(ROOT)]
+    paths = [str(Path(interlock.__file__).parents[1]), str(ROOT)]
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
 
 

@@ -5,12 +5,15 @@
 #
 # On Linux, one for glibc from 2.17 on (manylinux2014) and one for musl from 1.2 on, both linked by zig,
 # whose libc files make the result the same on every machine. Elsewhere one, linked by the system's
-# own linker.
+# own linker. INTERLOCK_PROFILE names a file by scripts/wheels/train.sh, for which the core is optimised.
 set -eu
 cd "$(dirname "$0")/../.."
 
 folder=$1
 shift
+if [ -n "${INTERLOCK_PROFILE:-}" ]; then
+    export RUSTFLAGS="-Cprofile-use=$(realpath "$INTERLOCK_PROFILE") ${RUSTFLAGS:-}"
+fi
 rm -rf "$folder"
 build() {
     .venv/bin/python -m maturin build --release --locked --quiet --out "$folder" "$@"
