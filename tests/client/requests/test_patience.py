@@ -18,6 +18,11 @@ ADDRESS = "127.0.0.1:1"
 KEY = "il:{q}"
 
 
+def spared(timeout: float) -> float:
+    """The seconds before the timeout in which no other attempt is begun."""
+    return min(timeout * calls.SHORTEST_PART, calls.SHORTEST_MOST)
+
+
 class Clock:
     now = 100.0
 
@@ -64,7 +69,7 @@ def test_a_refused_connection_ends_the_call_at_its_timeout_without_the_wait(
 ) -> None:
     said = unanswered(clock, wait, timeout, (0, False))
     passed = clock.now - 100
-    assert timeout - 0.05 <= passed <= timeout
+    assert timeout - spared(timeout) <= passed <= timeout
     assert f"did not answer il1_put in {round(passed, 1):g} s" in said
 
 
@@ -72,13 +77,13 @@ def test_a_connection_lost_at_once_ends_the_call_at_its_timeout_without_the_wait
     clock: Clock,
 ) -> None:
     unanswered(clock, 10, 1, (0.2, True), (0, False))
-    assert clock.now - 100 == pytest.approx(1.2, abs=0.05)
+    assert 1.2 - spared(1) <= clock.now - 100 <= 1.2
 
 
 def test_a_wait_ended_by_the_server_leaves_the_full_timeout(clock: Clock) -> None:
     said = unanswered(clock, 10, 1, (8, True), (0, False))
-    assert clock.now - 100 == pytest.approx(9, abs=0.05)
-    assert re.search(r"in (8\.9|9) s; \d+ attempts", said)
+    assert 9 - spared(1) <= clock.now - 100 <= 9
+    assert re.search(r"in (8\.[89]|9) s; \d+ attempts", said)
 
 
 def test_a_silent_server_gets_the_wait_only_once(clock: Clock) -> None:
