@@ -177,8 +177,8 @@ def test_who_goes_while_paused_is_forgotten_and_a_hub_that_stops_holds_up_nobody
         # Or it may not have been read yet.
         while b"cmd=NULL" not in operator.call("CLIENT", "LIST"):
             pass
-    # It has stopped, and before that it answered. The kernel resets a connection whose last bytes the
-    # hub has not read.
+    # It has stopped, and before that it answered. The kernel resets a connection whose last bytes
+    # the hub has not read.
     with stays, suppress(ConnectionResetError):
         assert stays.makefile("rb").read() in (b"+PONG\r\n+PONG\r\n", b"")
 
