@@ -11,6 +11,7 @@ import pytest
 
 import interlock
 from interlock.app import App, Handling
+from interlock.app.invocation import Invoked
 from interlock.client.faces import handler_time
 from tests.consumer.raised import POLICY, RAISED, check, throw
 from tests.worker.apps import thrower
@@ -42,8 +43,9 @@ def dead(app: App) -> dict[str, tuple[int, str]]:
     found = {}
     for letter in app._queue("default").dead_letters(1000):
         held = interlock.TaskLease("", 0, 0, 0, 0, frozenset(), frozenset(), letter.payload)
-        call = app._as_tasks().prepare(held).call
-        found[call.args[0]] = letter.attempts, letter.error
+        prepared = app._as_tasks().prepare(held)
+        assert isinstance(prepared, Invoked)
+        found[prepared.call.args[0]] = letter.attempts, letter.error
     return found
 
 
