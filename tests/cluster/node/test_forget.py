@@ -87,7 +87,7 @@ def test_a_log_is_not_trimmed_for_an_absent_node_until_it_is_forgotten(
     eventually(partial(has, b, "n", value), lambda: b.log)
     b.says("node b copies a snapshot from node a")
     eventually(lambda: {one["id"] for one in status(a)["keepers"]} == {"a", "b"})
-    # Of a log whose beginning is trimmed, a node reads anew what follows its oldest checkpoint.
+    # A node reads a log whose beginning is trimmed from its own oldest checkpoint on.
     b_before = b.log.count("copies a snapshot from node a")
     assert run("resync", "b")[0] == 0, b.log
     eventually(partial(has, b, "n", value), lambda: b.log)
