@@ -20,7 +20,7 @@ class Status:
     rows: int
     """Rows that are neither dead nor held: waiting for the relay or in the engine."""
     oldest: float | None
-    """Seconds since the oldest of them was sent; None: there are none."""
+    """Seconds since the oldest of them was sent; None if there are no such rows."""
     held: int
     dead: int
     relay: str | None

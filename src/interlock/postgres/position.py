@@ -49,7 +49,7 @@ class Position:
         )
 
     def read(self, limit: int) -> list[StoredRow]:
-        """Return the next rows, in order; empty: there are none now, or the window is full."""
+        """Return the next rows, in order: an empty list if none wait or the window is full."""
         places = self._places()
         self.is_full = places <= 0
         if self.is_full:

@@ -52,7 +52,7 @@ def migrate(connection: Any, schema: str) -> tuple[int, int]:
 
 
 def installed(connection: Any, schema: str) -> int | None:
-    """Return the version of the tables; None: there are none."""
+    """Return the version of the tables, or None if they do not exist."""
     name = f"{quoted(schema)}.outbox_meta"
     if connection.execute("select to_regclass(%s)", (name,)).fetchone()[0] is None:
         return None

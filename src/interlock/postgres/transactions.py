@@ -87,7 +87,7 @@ class Transactions:
 
 
 def _usable(free: list[Any]) -> Any:
-    """Take a connection that the server has not closed meanwhile; None: there is none."""
+    """Take a connection that the server has not closed meanwhile, or return None."""
     while free:
         found = free.pop()
         # Nothing was requested: any data means the end of the connection.
