@@ -1,5 +1,6 @@
 """Helpers of the queue's tests: calls that run beside the test, and how they are met."""
 
+import asyncio
 import gc
 import os
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -92,3 +94,17 @@ def environment() -> dict[str, str]:
     package = str(Path(interlock.__file__).parent.parent)
     paths = [package, str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def put_together(queue: Any, face: str, count: int) -> list[int]:
+    """Return the ids of 0, 1, ..., put into an engine's queue at the same time: by as many
+    ``threads``, or by as many ``tasks`` of a loop."""
+    if face == "threads":
+        with ThreadPoolExecutor(count) as pool:
+            return list(pool.map(queue.put, range(count)))
+
+    async def main() -> list[int]:
+        found: list[int] = await asyncio.gather(*(queue.aio.put(n) for n in range(count)))
+        return found
+
+    return asyncio.run(main())

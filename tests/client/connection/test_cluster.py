@@ -7,7 +7,6 @@ import os
 import signal
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from interlock.client.connection.routing import slot_of
 from interlock.client.faces.client import Client
 from interlock.client.request import Refused
 from tests.client.connection.nodes import cluster, eventually
+from tests.support import put_together
 
 pytestmark = pytest.mark.watchdog(120)
 AT_ONCE = Retry(attempts=None, first=0)
@@ -104,15 +104,7 @@ def test_puts_sent_together_follow_a_queue_that_has_moved_and_are_put_once(
                 node.execute_command("CLUSTER", *move)
         before = calls_of(ports)
         queue = client.queue(name, linger=2, slow_wait=0, warn_depth=0, warn_lane_depth=0)
-        if face == "threads":
-            with ThreadPoolExecutor(5) as pool:
-                ids = list(pool.map(queue.put, range(5)))
-        else:
-
-            async def main() -> list[int]:
-                return await asyncio.gather(*(queue.aio.put(n) for n in range(5)))
-
-            ids = asyncio.run(main())
+        ids = put_together(queue, face, 5)
         assert len(set(ids)) == 5
         assert calls_of(ports) == before + 1
         assert client._engine.nodes.known(queue._handle.key) == f"127.0.0.1:{ports[1]}"

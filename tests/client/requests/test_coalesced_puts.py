@@ -24,7 +24,7 @@ from interlock.client.wire.messages import Message
 from interlock.runtime.limits import MAX_BATCH, MAX_BATCH_KEYS, MAX_PAYLOAD
 from tests import seeds
 from tests.client.connection.proxy import Proxy, cutting, proxied
-from tests.support import until
+from tests.support import put_together, until
 
 LONG = 30.0
 
@@ -412,15 +412,7 @@ def test_a_lone_put_is_sent_at_once_by_its_caller(net: Net) -> None:
 def test_linger_sends_what_comes_within_it_in_one_call(net: Net, face: str) -> None:
     queue = net.client.queue(net.name, linger=2)
     net.calls = 0
-    if face == "threads":
-        with ThreadPoolExecutor(5) as pool:
-            ids = list(pool.map(queue.put, range(5)))
-    else:
-
-        async def main() -> list[int]:
-            return await asyncio.gather(*(queue.aio.put(n) for n in range(5)))
-
-        ids = asyncio.run(main())
+    ids = put_together(queue, face, 5)
     assert len(set(ids)) == 5
     assert net.calls == 1
 
