@@ -1,6 +1,6 @@
 """Writes the shells' completion files from the command's parser, or checks them.
 
-    scripts/completions.py [--check]
+    python -m scripts.completions [--check]
 
 The wheel installs packaging/data under the environment's prefix, where a system's shells look for
 it.
@@ -60,7 +60,7 @@ def main() -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     if stale and "--check" in sys.argv:
-        print(*stale, "stale; run scripts/completions.py", sep="\n", file=sys.stderr)
+        print(*stale, "stale; run make generate", sep="\n", file=sys.stderr)
         return 1
     return 0
 

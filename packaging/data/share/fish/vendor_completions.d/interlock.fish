@@ -50,8 +50,8 @@ function _shtab_interlock_using
   test "$_shtab_interlock_cmdpath" = "$argv"
 end
 
-set -g _shtab_interlock_commands replay queue 'queue list' 'queue stats' 'queue watch' 'queue hot' 'queue peek' 'queue explain' 'queue roots' 'queue revoke' 'queue retry' 'queue skip' 'queue bury' 'queue cancel' 'queue discard' 'queue pause' 'queue resume' 'queue seal' 'queue reopen' 'queue configure' 'queue dead-letters' 'queue requeue' 'queue barrier' 'queue purge' 'queue drop' 'queue export' 'queue import' 'queue install' 'queue check' table 'table create' 'table list' 'table info' 'table resize' 'table reset' 'table remove' 'table get' 'table set' 'table incr' 'table scan' 'table watch' 'table export' 'table import' node cluster 'cluster status' 'cluster nodes' 'cluster failover' 'cluster drain' 'cluster resync' 'cluster forget' 'cluster diff' store 'store cat' 'store tail' 'store verify' worker send cron 'cron list' 'cron next' 'cron run' dashboard top exporter hub 'hub info' 'hub topics' 'hub stores' 'hub clients' 'hub backup' pub sub completion
-set -g _shtab_interlock_opts_with_value --ack --advertise --after --allow-host --app --args --attempts --base-path --ca --capacity --cluster --concurrency --config --convert-kids --count --data --database --dc --dead-ttl --dedup --dedup-window --delay --drain --drain-timeout --durability --every --exec --expires --factor --file --first --format --from --git --host --http --jitter --journal --keep --key --key-size --keys --kw --kwargs --lease --limit --lines --link --link-stream --log-format --log-level --login --longest --machine --match --max-staleness --maxbytes --maxdead --maxsize --metrics --mode --most-queues --name --new-key --new-shared --node --on-full --overflow --partitions --path --payload --peer-ca --peer-user --picture --pid --pool --port --priority --processes --queues --ready-file --record --record-limit --record-sample --seconds --settle --slow-wait --state --stream --stuck --table --then --timeout --to --token-file --tombstone-age --ttl --unix --unkeyed --upstream --upstreams --url --wait --watch --way --work --workers
+set -g _shtab_interlock_commands replay queue 'queue list' 'queue stats' 'queue watch' 'queue hot' 'queue peek' 'queue explain' 'queue roots' 'queue revoke' 'queue retry' 'queue skip' 'queue bury' 'queue cancel' 'queue discard' 'queue pause' 'queue resume' 'queue seal' 'queue reopen' 'queue configure' 'queue dead-letters' 'queue requeue' 'queue barrier' 'queue purge' 'queue drop' 'queue export' 'queue import' 'queue install' 'queue check' table 'table create' 'table list' 'table info' 'table resize' 'table reset' 'table remove' 'table get' 'table set' 'table incr' 'table scan' 'table watch' 'table export' 'table import' node cluster 'cluster status' 'cluster nodes' 'cluster failover' 'cluster drain' 'cluster resync' 'cluster forget' 'cluster diff' store 'store cat' 'store tail' 'store verify' worker send cron 'cron list' 'cron next' 'cron run' dashboard top exporter hub 'hub info' 'hub topics' 'hub stores' 'hub clients' 'hub backup' pub sub postgres 'postgres migrate' 'postgres status' 'postgres dead' 'postgres requeue' 'postgres check' completion
+set -g _shtab_interlock_opts_with_value --ack --advertise --after --allow-host --app --args --attempts --base-path --ca --capacity --cluster --concurrency --config --convert-kids --count --data --database --dc --dead-ttl --dedup --dedup-window --delay --drain --drain-timeout --durability --every --exec --expires --factor --file --first --format --from --git --host --http --jitter --journal --keep --key --key-size --keys --kw --kwargs --lease --limit --lines --link --link-stream --log-format --log-level --login --longest --machine --match --max-staleness --maxbytes --maxdead --maxsize --metrics --mode --most-queues --name --new-key --new-shared --node --on-full --overflow --partitions --path --payload --peer-ca --peer-user --picture --pid --pool --port --priority --processes --queues --ready-file --record --record-limit --record-sample --schema --seconds --settle --slow-wait --state --stream --stuck --table --then --timeout --to --token-file --tombstone-age --ttl --unix --unkeyed --upstream --upstreams --url --wait --watch --way --work --workers
 
 complete -c interlock -e
 complete -c interlock -f
@@ -522,6 +522,37 @@ complete -c interlock -n '_shtab_interlock_using sub' -l pattern -d 'the topics 
 complete -c interlock -n '_shtab_interlock_using sub' -l count -x -d 'exit after this many messages'
 complete -c interlock -n '_shtab_interlock_using sub' -l seconds -x -d 'exit after this many seconds; with --count, exit with 1 if fewer messages came'
 complete -c interlock -n '_shtab_interlock_using sub' -l json -d 'print a JSON object per line, with topic, payload and pattern'
+complete -c interlock -n '_shtab_interlock_using; and test $_shtab_interlock_npos -eq 0' -a postgres -d 'manage the outbox in PostgreSQL'
+complete -c interlock -n '_shtab_interlock_using postgres' -s h -l help -d 'show this help message and exit'
+complete -c interlock -n '_shtab_interlock_using postgres; and test $_shtab_interlock_npos -eq 0' -a migrate -d 'create the tables, or bring them to this release'"'"'s version'
+complete -c interlock -n '_shtab_interlock_using postgres migrate' -s h -l help -d 'show this help message and exit'
+complete -c interlock -n '_shtab_interlock_using postgres migrate' -l sql -d 'print the SQL and change nothing; with --database only what is missing'
+complete -c interlock -n '_shtab_interlock_using postgres migrate' -l database -x -d 'URL of the database (INTERLOCK_POSTGRES_URL)'
+complete -c interlock -n '_shtab_interlock_using postgres migrate' -l schema -x -d 'schema of the tables (interlock)'
+complete -c interlock -n '_shtab_interlock_using postgres migrate' -l json -d 'print JSON'
+complete -c interlock -n '_shtab_interlock_using postgres; and test $_shtab_interlock_npos -eq 0' -a status -d 'show the number of rows, the oldest, and the relay'
+complete -c interlock -n '_shtab_interlock_using postgres status' -s h -l help -d 'show this help message and exit'
+complete -c interlock -n '_shtab_interlock_using postgres status' -l database -x -d 'URL of the database (INTERLOCK_POSTGRES_URL)'
+complete -c interlock -n '_shtab_interlock_using postgres status' -l schema -x -d 'schema of the tables (interlock)'
+complete -c interlock -n '_shtab_interlock_using postgres status' -l json -d 'print JSON'
+complete -c interlock -n '_shtab_interlock_using postgres; and test $_shtab_interlock_npos -eq 0' -a dead -d 'list the rows whose calls are dead letters'
+complete -c interlock -n '_shtab_interlock_using postgres dead' -s h -l help -d 'show this help message and exit'
+complete -c interlock -n '_shtab_interlock_using postgres dead' -l limit -x -d 'maximum number of rows (100)'
+complete -c interlock -n '_shtab_interlock_using postgres dead' -l database -x -d 'URL of the database (INTERLOCK_POSTGRES_URL)'
+complete -c interlock -n '_shtab_interlock_using postgres dead' -l schema -x -d 'schema of the tables (interlock)'
+complete -c interlock -n '_shtab_interlock_using postgres dead' -l json -d 'print JSON'
+complete -c interlock -n '_shtab_interlock_using postgres; and test $_shtab_interlock_npos -eq 0' -a requeue -d 'return dead rows to the order, and clear held ones'
+complete -c interlock -n '_shtab_interlock_using postgres requeue' -s h -l help -d 'show this help message and exit'
+complete -c interlock -n '_shtab_interlock_using postgres requeue' -l all -d 'all dead rows'
+complete -c interlock -n '_shtab_interlock_using postgres requeue' -l database -x -d 'URL of the database (INTERLOCK_POSTGRES_URL)'
+complete -c interlock -n '_shtab_interlock_using postgres requeue' -l schema -x -d 'schema of the tables (interlock)'
+complete -c interlock -n '_shtab_interlock_using postgres requeue' -l json -d 'print JSON'
+complete -c interlock -n '_shtab_interlock_using postgres; and test $_shtab_interlock_npos -eq 0' -a check -d 'check the tables'
+complete -c interlock -n '_shtab_interlock_using postgres check' -s h -l help -d 'show this help message and exit'
+complete -c interlock -n '_shtab_interlock_using postgres check' -l restored -d 'the database was restored: draw a new prefix for dedup strings, so that no row is taken for one that was handled before the restore'
+complete -c interlock -n '_shtab_interlock_using postgres check' -l database -x -d 'URL of the database (INTERLOCK_POSTGRES_URL)'
+complete -c interlock -n '_shtab_interlock_using postgres check' -l schema -x -d 'schema of the tables (interlock)'
+complete -c interlock -n '_shtab_interlock_using postgres check' -l json -d 'print JSON'
 complete -c interlock -n '_shtab_interlock_using; and test $_shtab_interlock_npos -eq 0' -a completion -d 'print the completion of this command for a shell'
 complete -c interlock -n '_shtab_interlock_using completion' -s h -l help -d 'show this help message and exit'
 complete -c interlock -n '_shtab_interlock_using completion; and test $_shtab_interlock_npos -eq 0' -ka "bash zsh fish" -d 'which shell'
