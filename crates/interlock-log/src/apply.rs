@@ -13,7 +13,7 @@ use crate::heard::Heard;
 use crate::keepers::Keepers;
 use crate::machine::{Limits, Machine, Moment, Outcome, Rules, AHEAD};
 use crate::session::{Recent, Sessions, Standing, MOST_REPLY};
-use crate::stamp::BELIEVED_MS;
+use crate::stamp::{hybrid, BELIEVED_MS, COUNTER_BITS, LATEST_MS};
 
 /// Distance between the stamps of two commands. It leaves room for late put-backs and for values
 /// stamped just above others, so that a stamp identifies the write.
@@ -274,7 +274,7 @@ impl<M: Machine> Whole<M> {
 
     fn next_stamp(&mut self) -> u64 {
         let next = self.reading / STEP * STEP + STEP;
-        self.reading = next.max(self.now.min(1 << 47) << 16);
+        self.reading = next.max(hybrid(self.now));
         self.reading
     }
 
@@ -514,6 +514,18 @@ impl<M: Machine> Whole<M> {
         }
     }
 
+    /// Returns whether a state from others leaves room for the readings of later writes.
+    pub(crate) fn is_believed(&self) -> bool {
+        self.latest_ms() <= BELIEVED_MS
+    }
+
+    /// Returns the latest of its times and readings, in ms.
+    fn latest_ms(&self) -> u64 {
+        let newest = self.machine.as_ref().map_or(0, M::newest);
+        let reading = self.reading.max(newest) >> COUNTER_BITS;
+        self.now.max(self.busy).max(self.swept).max(reading)
+    }
+
     fn encode_head(&self, out: &mut Vec<u8>) {
         put_bytes(out, &self.genesis);
         for number in [self.now, self.busy, self.reading, self.lineage, self.merged, self.swept] {
@@ -540,11 +552,6 @@ impl<M: Machine> Whole<M> {
         whole.lineage = reader.number()?;
         whole.merged = reader.number()?;
         whole.swept = reader.number()?;
-        // Later writes of this state must be readable too.
-        let times = [whole.now, whole.busy, whole.swept, whole.reading >> 16];
-        if times.into_iter().any(|time| time > BELIEVED_MS) {
-            return Err(Damaged);
-        }
         whole.sessions = Sessions::decode(reader)?;
         for _ in 0..reader.count(13)? {
             let name = reader.bytes(MOST_NAME)?.to_vec();
@@ -556,6 +563,9 @@ impl<M: Machine> Whole<M> {
         let bytes = reader.bytes(usize::MAX)?;
         if begun == 1 {
             whole.machine = Some(M::decode(bytes)?);
+        }
+        if whole.latest_ms() > LATEST_MS {
+            return Err(Damaged);
         }
         Ok(whole)
     }

@@ -271,6 +271,11 @@ pub trait Machine: Sized {
     /// Returns the highest stamp that it then holds, which is not below the one before.
     fn replace(&mut self, other: Self, time: u64) -> u64;
 
+    /// Returns the highest stamp that it holds, 0 if it holds none.
+    fn newest(&self) -> u64 {
+        0
+    }
+
     fn encode(&self, out: &mut Vec<u8>);
 
     /// Returns a snapshot of what `encode` would write now, for another thread to write while this

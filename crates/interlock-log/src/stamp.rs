@@ -11,8 +11,8 @@ pub const COUNTER_BITS: u32 = 16;
 pub const READINGS: u64 = 1 << 62;
 /// Last time in ms since 1970 that has readings.
 pub const LATEST_MS: u64 = (READINGS - 1) >> COUNTER_BITS;
-/// Last time in ms that is accepted from others: the range after it is left for the readings of all
-/// later writes.
+/// Last time in ms that is accepted from others. The range after it, up to `LATEST_MS`, is left for
+/// the readings of all later writes, so a node's own checkpoint may have them.
 pub const BELIEVED_MS: u64 = LATEST_MS / 2;
 /// Separates the data centre and the lineage in a writer's name.
 pub const LINEAGE: u8 = b'.';

@@ -19,7 +19,7 @@ impl<M: Machine> Whole<M> {
         let mut reader = Reader::new(bytes);
         let mut theirs = Self::decode(&mut reader)?;
         reader.end()?;
-        if self.machine.is_none() || theirs.machine.is_none() {
+        if self.machine.is_none() || theirs.machine.is_none() || !theirs.is_believed() {
             return Err(Damaged);
         }
         match source {

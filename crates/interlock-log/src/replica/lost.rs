@@ -51,7 +51,8 @@ impl<M: Machine> Lost<M> {
     ) -> Option<Self> {
         let states =
             ring.states().into_iter().filter(|bytes| rules.keeps_states && !is_entry(bytes));
-        let mut states = states.filter_map(|bytes| Whole::decode(&mut Reader::new(bytes)).ok());
+        let states = states.filter_map(|bytes| Whole::decode(&mut Reader::new(bytes)).ok());
+        let mut states = states.filter(Whole::is_believed);
         let mut state: Whole<M> = states.next()?;
         states.for_each(|other| state.merge(other, rules));
         Some(Self::new(state, position, lasts, true))

@@ -5,6 +5,7 @@ use interlock_log::codec::Reader;
 use interlock_log::entry::{digest, Arguments, Body, Command, Entry, Mark, PutBack, Source};
 use interlock_log::machine::{Limits, Rules as LogRules};
 use interlock_log::rows::Rows;
+use interlock_log::stamp::BELIEVED_MS;
 use interlock_table::Value;
 
 use crate::commands::settings;
@@ -140,6 +141,20 @@ fn a_log_drives_a_table() {
         assert_eq!(east.append(0, body).0, Fate::Taken);
         let sum = format!(":{}\r\n", number + 51);
         assert_eq!(east.write(number, &["HINCRBY t:sum n 1"]), [sum]);
+    }
+}
+
+/// Later writes of both data centres need readings after those of the state.
+#[test]
+fn a_state_from_beyond_the_last_time_that_is_believed_is_refused() {
+    for (beyond, fate) in [(0, Fate::Taken), (1, Fate::Void)] {
+        let mut east = Log::new("east");
+        let west = Log::begun("west", 0, BELIEVED_MS + beyond - NOW - 1);
+        let source = Source { time: NOW, ..east.source("west", &west) };
+        let body = Body::State { source: Some(source), bytes: west.bytes() };
+        assert_eq!(east.append(0, body).0, fate, "{beyond} ms beyond it");
+        // West itself continues, and reads its own checkpoint.
+        assert!(Whole::<Rows>::decode(&mut Reader::new(&west.bytes())).is_ok());
     }
 }
 
