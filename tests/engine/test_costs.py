@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -89,3 +90,83 @@ def test_a_page_of_messages_or_hot_keys_is_one_command_on_the_hub(hub_url: str, 
         assert costs.of(lambda: queue.messages(5, after=ids[-1])) == 1
         assert costs.of(lambda: queue.hot_keys(5)) == 1
         assert [one.id for one in queue.messages(9)][:5] == ids
+
+
+def test_the_next_page_from_the_front_costs_the_same_in_a_long_queue_on_redis(
+    redis_url: str,
+) -> None:
+    taken = []
+    for count in (FEW, MANY):
+        with Costs(redis_url) as costs:
+            queue = costs.queue(count)
+            shown = [one.id for one in queue.messages(5)]
+            assert [one.id for one in queue.messages(5)] == shown
+            taken.append(
+                [
+                    costs.of(lambda: queue.messages(5)),  # noqa: B023
+                    costs.of(lambda: queue.messages(5, after=shown[-1])),  # noqa: B023
+                ]
+            )
+    assert taken[0] == taken[1]
+
+
+def test_messages_settled_since_a_listing_are_looked_up_once(redis_url: str) -> None:
+    with Costs(redis_url) as costs:
+        queue = costs.queue(FEW)
+        oldest = queue.put("later", delay=3_600)
+        newest = queue.put("newest", keys="new")
+        assert len(queue.messages(1)) == 1
+        for _ in range(FEW):
+            with queue.get(timeout=20):
+                pass
+        assert [one.id for one in queue.messages(2)] == [oldest, newest]
+        assert costs.of(lambda: queue.messages(2)) < 10
+
+
+def test_listings_of_a_queue_on_redis_show_what_is_unsettled_while_it_changes(
+    redis_url: str,
+) -> None:
+    chance = random.Random(17)
+    with interlock.connect(redis_url) as client:
+        queue: RemoteQueue[Any] = client.queue(uuid.uuid4().hex, warn_depth=0)
+        unsettled: dict[int, str] = {}
+        for step in range(300):
+            pick = chance.random()
+            if pick < 0.4:
+                count = chance.choice((1, 40))
+                batch = queue.put_many(range(count), keys=lambda n: f"key {n % 7}")
+                unsettled |= dict.fromkeys(batch, "")
+            elif pick < 0.5:
+                unsettled[queue.put(step, delay=chance.choice((0.001, 3_600)))] = ""
+            elif unsettled and pick < 0.8:
+                for lease in queue.get_many(chance.choice((1, 20)), timeout=0):
+                    lease.ack()
+                    del unsettled[lease.id]
+            limit = chance.choice((1, 5, 50))
+            after = chance.choice([None, *unsettled])
+            told = [one.id for one in queue.messages(limit, after=after)]
+            assert told == [id for id in sorted(unsettled) if id > (after or 0)][:limit]
+
+
+def test_a_scan_of_ids_finds_messages_that_fall_due_between_two_of_its_pages(
+    redis_url: str,
+) -> None:
+    with interlock.connect(redis_url) as client:
+        name = uuid.uuid4().hex
+        queue: RemoteQueue[Any] = client.queue(name, warn_depth=0)
+        ids = set(queue.put_many(range(900), delay=0.000_001))
+        server: Any = redis.Redis(port=int(redis_url.rpartition(":")[2]))
+
+        def page(cursor: bytes) -> list[bytes]:
+            reply: list[bytes] = server.fcall(
+                "il1_scan", 1, f"il:{{{name}}}", cursor, 100, "larger", 0
+            )
+            return reply
+
+        cursor, _, *found = page(b"0")
+        server.fcall("il1_join", 1, f"il:{{{name}}}", 0)
+        assert {one.state for one in queue.messages(900)} == {"ready"}
+        while cursor != b"0":
+            cursor, _, *some = page(cursor)
+            found += some
+        assert set(map(int, found)) == ids

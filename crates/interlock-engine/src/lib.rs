@@ -190,6 +190,7 @@ impl Engine {
                 b"queues-cursor",
                 b"events",
                 b"ordered",
+                b"larger",
             ];
             if settings.journal.is_some() {
                 told.push(b"journal");

@@ -152,6 +152,11 @@ class ReadModel(OperatedModel):
                     return [str(entry.id), *reply[1:]]
         return reply
 
+    def scan_larger(self, least: str, state: str | None = None) -> list[str]:
+        found = [one for one in self.unsettled() if state in (None, self.state(one))]
+        ids = sorted(one.id for one in found if one.id > int(least))
+        return ["0", str(self.number if self.unsettled() else 0), *map(str, ids)]
+
     def scan_delayed(self, key: str) -> list[list[str]]:
         delayed = [entry for entry in self.unsettled() if entry.state == DELAYED]
         return sorted(self.told(entry) for entry in delayed if key in entry.keys)

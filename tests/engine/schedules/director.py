@@ -358,6 +358,11 @@ class Director:
                 ids = [str(max(model.number - n, 1)) for n in range(pick % 9, -1, -1)]
                 told = model.scan_ids([*ids, dead], limit, int(cursor))
                 self._call("scan", [cursor, most, "ids", *ids, dead], told)
+            for state in (None, ("ready", "waiting", "leased", "held", "delayed")[pick % 5]):
+                least = ("0", id)[pick % 2]
+                told = model.scan_larger(least, state)
+                arguments = ["0", "1000", "larger", least, *([state] if state else [])]
+                self._call("scan", arguments, told)
             delayed = [part for one in model.scan_delayed(key) for part in one]
             self._call("scan", ["0", "1000", "delayed", key], ["0", *delayed])
             self._call("hot", ["0"], ["0", *[part for one in model.hot() for part in one]])

@@ -58,22 +58,25 @@ def same(call: Call, hub: Replies | None, redis: Replies) -> bool:
         same_error = hub is None or hub.line() == told.replace(b"il%d_" % WIRE, b"il1_")
         return same_error and told.startswith(b"-%s " % expected.encode())
     if call.name in UNORDERED and call.arguments[2:3] not in ORDERED:
-        told_by = [pieces(call.name, one.array()) for one in (hub, redis) if one]
+        told_by = [pieces(call, one.array()) for one in (hub, redis) if one]
         return all(told == expected for told in told_by)
     says = f"*{len(expected)}\r\n{spoken(expected)}"
     of_hub = says.replace("$6\r\nserver", "$4\r\nnone") if call.name == "configure" else says
     return (hub is None or hub.next_is(of_hub)) and redis.next_is(says)
 
 
-def pieces(name: str, reply: list[str] | None) -> list[str] | None:
+def pieces(call: Call, reply: list[str] | None) -> list[str] | None:
     """Sort the entries of a reply that goes through all, as the model's are."""
     if reply is None:
         return None
     cursor, *rest = reply
+    if call.arguments[2:3] == ["larger"]:
+        last, *ids = rest
+        return [cursor, last, *sorted(ids)]
     found = []
     while rest:
-        size = 1 if name == "paused" else 2
-        if name == "scan":
+        size = 1 if call.name == "paused" else 2
+        if call.name == "scan":
             exclusive, shared, options = map(int, rest[4:7])
             size = 10 + exclusive + shared + 2 * options
         found.append(rest[:size])

@@ -4,7 +4,7 @@
 use interlock_core::key::KeyRef;
 use interlock_core::queue::calls::read::Seen;
 use interlock_core::queue::parts::dead::Dead;
-use interlock_core::queue::types::Time;
+use interlock_core::queue::types::{State, Time};
 
 use crate::calls::carry;
 use crate::calls::explain;
@@ -160,12 +160,13 @@ impl Queue {
                 Ok(())
             }
             b"ids" => self.scan_ids(from, cursor, count, out),
+            b"larger" => self.scan_larger(from, cursor, count, out),
             b"rising" => {
                 from.end()?;
                 self.scan_in_order(cursor, count, out);
                 Ok(())
             }
-            _ => from.bad(|| "what".into(), "is not dead, newest, key, delayed or ids"),
+            _ => from.bad(|| "what".into(), "is not dead, newest, key, delayed, ids or larger"),
         }
     }
 
@@ -223,6 +224,32 @@ impl Queue {
                 break;
             }
         }
+        told.end_behind(next, out);
+        Ok(())
+    }
+
+    /// `il1_scan` of the ids alone that are larger than one.
+    fn scan_larger<A: Args + ?Sized>(
+        &self,
+        from: &mut Reader<'_, A>,
+        cursor: u64,
+        count: usize,
+        out: &mut Vec<u8>,
+    ) -> Read<()> {
+        let least = from.natural(0, MAX_NUMBER, || "id".into())?;
+        let state = if from.more() { Some(from.take(|| "state".into())?) } else { None };
+        if state.is_some_and(|state| !State::ALL.iter().any(|one| one.word().as_bytes() == state)) {
+            return from.bad(|| "state".into(), "is not a state of unsettled messages");
+        }
+        from.end()?;
+        let mut told = Strings::default();
+        told.number(self.scheduler.last_id());
+        let next = self.scheduler.scan(cursor, count, |seen| {
+            if seen.id > least && state.is_none_or(|state| seen.state.word().as_bytes() == state) {
+                told.number(seen.id);
+            }
+            true
+        });
         told.end_behind(next, out);
         Ok(())
     }

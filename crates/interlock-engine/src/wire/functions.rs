@@ -65,7 +65,8 @@ pub enum Function {
     Stats,
     /// `il1_peek ID`.
     Peek,
-    /// `il1_scan CURSOR COUNT [dead | newest | key KEY | delayed KEY | ids ID ... | rising]`.
+    /// `il1_scan CURSOR COUNT [dead | newest | key KEY | delayed KEY | ids ID ... | larger ID
+    /// [STATE] | rising]`.
     Scan,
     /// `il1_paused CURSOR`.
     Paused,

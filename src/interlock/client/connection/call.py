@@ -72,6 +72,8 @@ class Engine:
         self.servers: dict[str, Server] = {}
         self.is_ordered = self._memory is not None
         """Every server known lists messages and keys in order."""
+        self.lists_ids = False
+        """Every server known lists ids without the messages."""
         self.is_older = False
         """A server is of a release that keeps shorter errors and does not know DEFER."""
         self.losses = 0
@@ -344,6 +346,7 @@ class Engine:
                     every = self.servers.values()
                     self.is_older = any("events" not in one.features for one in every)
                     self.is_ordered = all("ordered" in one.features for one in every)
+                    self.lists_ids = all("larger" in one.features for one in every)
                     if not parks:
                         yield from server_settings.watched(address, patience.share())
                     return

@@ -399,8 +399,8 @@ class AsyncRemoteQueue(Generic[T]):
         """Return the unsettled messages in the order of their puts, at most ``limit``.
 
         With ``state`` or ``key`` only those in this state or on this key. ``after``, the last id of
-        a page, gives the next page. With ``state``, and on Redis, it scans all messages of the
-        queue, some at a time.
+        a page, gives the next page. With ``state`` it scans all messages of the queue, some
+        at a time. On Redis the first call of a client does, and keeps their ids for its next calls.
         """
         return await self._run(self._handle, self._operations.messages, limit, state, key, after)
 

@@ -1,8 +1,9 @@
-"""Pages of one listing: ids that the scan for a page found beyond it.
+"""Listings from a server that stores its messages unordered, as Redis does.
 
-A server stores its messages unordered, so a page of the smallest ids takes a scan of all. The scan
-keeps the ids after its page, and later pages are read by id. New messages have larger ids than all
-earlier ones, so later pages miss nothing.
+A page of the smallest ids takes a scan of all. The scan keeps the ids that it found, and the next
+pages are read by id. New messages have larger ids than all earlier ones, and no id is used again,
+so later pages miss nothing. The ids of all messages also serve the next listings from the front: a
+client scans again when it has shown all that the last scan found.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import time
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from interlock.client.request import Request
@@ -18,16 +20,21 @@ from interlock.client.wire import admin as wire_queue
 from interlock.client.wire.records import Stored
 from interlock.runtime.limits import MAX_BATCH
 
-Wanted = Callable[[Stored], bool]
 _MOST = 1 << 20
 """Ids kept of one scan, the smallest ones; 8 bytes each."""
 _LISTINGS = 4
 """Concurrent listings of one queue."""
 _IDLE = 60.0
 """Seconds for which a listing waits for its next page."""
+_OLDEST = 600.0
+"""Seconds after which all ids are scanned again: a server that restarted with older data may have
+messages that were settled."""
 _FEWEST = 32
 """Messages requested at a time: messages of a page that were settled meanwhile cost no call
 each."""
+
+_COPIED = 4096
+"""Ids that are copied, at most, to forget one that is settled."""
 
 Place = tuple[bytes | None, object, int]
 """The requested key and state, and the last id of the previous page."""
@@ -40,14 +47,35 @@ class Found:
         self._ids = array("Q")
 
     def add(self, some: Iterable[Stored]) -> None:
-        """Add those of a reply."""
-        self._ids.extend(one.id for one in some)
+        """Add the messages of a reply."""
+        self.extend(one.id for one in some)
+
+    def extend(self, ids: Iterable[int]) -> None:
+        """Add ids."""
+        self._ids.extend(ids)
         if len(self._ids) >= 2 * _MOST:
             self._ids = _rising(self._ids)
 
     def rising(self) -> array[int]:
         """Return them, each once."""
         return _rising(self._ids)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The ids of all messages, ascending: those above `low` and up to `end`, some settled since."""
+
+    low: int
+    end: int
+    ids: array[int]
+    scanned: float
+    """The time of the first scan."""
+    used: float
+
+    def serves(self, after: int) -> bool:
+        """Return whether a page after this id can be read from these ids."""
+        now = time.monotonic()
+        return self.low <= after and now < min(self.used + _IDLE, self.scanned + _OLDEST)
 
 
 class Listings:
@@ -59,6 +87,7 @@ class Listings:
 
     def __init__(self) -> None:
         self._kept: dict[Place, tuple[float, array[int]]] = {}
+        self._all: _Known | None = None
 
     def find(self, place: Place) -> array[int]:
         """Return the ids after a page, ascending; empty if they are not known."""
@@ -74,19 +103,68 @@ class Listings:
             kept[new] = now + _IDLE, ids
         self._kept = dict(list(kept.items())[-_LISTINGS:])
 
+    def first(self, call: wire_queue.Call, after: int, limit: int) -> Request[list[Stored]]:
+        """Return the unsettled messages with the smallest ids above one."""
+        known = self._all
+        if known is None or not known.serves(after):
+            known = _Known(after, after, array("Q"), time.monotonic(), 0.0)
+        shown: list[Stored] = []
+        is_complete = False
+        while True:
+            behind = shown[-1].id if shown else after
+            some, ids = yield from page(call, known.ids, behind, limit - len(shown))
+            shown += some
+            known = replace(known, ids=ids, used=time.monotonic())
+            if len(shown) == limit or is_complete:
+                break
+            more, end = yield from larger(call, known.end)
+            is_complete = len(more) < _MOST
+            low = known.low
+            if len(ids) + len(more) > _MOST:
+                low, ids = known.end, array("Q")
+            known = replace(known, low=low, end=end, ids=ids + more)
+        self._all = known
+        return shown
+
+
+def larger(
+    call: wire_queue.Call, least: int, state: object = None
+) -> Request[tuple[array[int], int]]:
+    """Return the ids above one, ascending, of all messages or those in a state, and the number up
+    to which these are all."""
+    found, cursor, end = Found(), b"", None
+    while cursor != b"0":
+        cursor, last, some = yield from wire_queue.scan_larger(
+            call, cursor or b"0", MAX_BATCH, least, state
+        )
+        # The scan may miss a message put meanwhile and find a later one.
+        end = last if end is None else end
+        found.extend(id for id in some if id <= end)
+    ids = found.rising()
+    return ids, ids[-1] if len(ids) == _MOST else max(least, end or 0)
+
 
 def page(
-    call: wire_queue.Call, ids: array[int], after: int, limit: int, wanted: Wanted
-) -> Request[list[Stored]]:
-    """Return the first wanted messages among the ascending ids above one."""
+    call: wire_queue.Call, ids: array[int], after: int, limit: int, state: object = None
+) -> Request[tuple[list[Stored], array[int]]]:
+    """Return the first messages, of all or in a state, among the ascending ids above one, and the
+    ids without those found to be settled, unless these are few."""
     found: list[Stored] = []
-    at = bisect_right(ids, after)
+    unsettled = array("Q")
+    first = at = bisect_right(ids, after)
+    count = min(max(limit, _FEWEST), MAX_BATCH)
     while at < len(ids) and len(found) < limit:
-        asked = ids[at : at + min(max(limit - len(found), _FEWEST), MAX_BATCH)]
+        asked = ids[at : at + count]
         last, some = yield from wire_queue.scan_ids(call, 0, asked)
-        found += filter(wanted, some)
+        unsettled.extend(one.id for one in some)
+        found += [one for one in some if state in (None, one.state)]
         at += bisect_right(asked, last) if last else len(asked)
-    return found[:limit]
+        # Most of them may be settled.
+        count = min(2 * count, MAX_BATCH)
+    # The copy costs in proportion to all ids.
+    if (at - first - len(unsettled)) * _COPIED > len(ids):
+        ids = ids[:first] + unsettled + ids[at:]
+    return found[:limit], ids
 
 
 def _rising(ids: array[int]) -> array[int]:

@@ -196,12 +196,15 @@ class Operations:
         named = canonical("messages()", key)
         least = 0 if after is None else check_id("messages()", after, "after")
 
-        def wanted(one: Stored) -> bool:
-            return state in (None, one.state)
+        if _nobodys(least + 1):
+            return []
 
+        call = self.on(session)
+        if named is None and state is None and (yield from self._lists_ids(session)):
+            return (yield from self._listings.first(call, least, limit))
         place = named, state, least
         ids = self._listings.find(place)
-        shown = yield from listing.page(self.on(session), ids, least, limit, wanted)
+        shown, _ = yield from listing.page(call, ids, least, limit, state)
         if len(shown) < limit:
             # Messages put since that listing began have larger ids.
             behind, missing = ids[-1] if ids else least, limit - len(shown)
@@ -217,14 +220,21 @@ class Operations:
         """Return the wanted messages with the smallest ids above one, from a server that lists them
         in order."""
         found: list[Stored] = []
-        if _nobodys(least + 1):
-            return found
         cursor = str(least + 1).encode()
         while len(found) < limit and cursor != b"0":
             count = min(limit - len(found), MAX_BATCH) if state is None else _PAGE
             cursor, some = yield from wire_queue.scan(self.on(session), cursor, count, "rising")
             found += [one for one in some if state in (None, one.state)]
         return found[:limit]
+
+    def _lists_ids(self, session: Session[Any]) -> Request[bool]:
+        """Return whether messages are listed by an il1_scan of ids: the server does not list them
+        in order."""
+        engine = self._handle.engine
+        if not engine.is_ordered and not engine.servers:
+            # The first call to a server learns what it can do.
+            yield from wire_queue.lease_token(self.on(session), 1)
+        return engine.lists_ids and not engine.is_ordered
 
     def _first(
         self, session: Session[Any], limit: int, state: object, named: bytes | None, least: int
@@ -233,11 +243,10 @@ class Operations:
         those that a scan of all found, if the server does not list in order."""
         found: dict[int, Stored] = {}
         ids = listing.Found()
-        engine = self._handle.engine
-        if not engine.is_ordered and not engine.servers:
-            # The first call to a server learns what it can do.
-            yield from wire_queue.lease_token(self.on(session), 1)
-        if named is None and engine.is_ordered:
+        if named is None and (yield from self._lists_ids(session)):
+            known, _ = yield from listing.larger(self.on(session), least, state)
+            return (yield from listing.page(self.on(session), known, least, limit, state))
+        if named is None and self._handle.engine.is_ordered:
             return (yield from self._next(session, limit, state, least)), ids.rising()
         for part in _parts(named):
             cursor = b""

@@ -74,6 +74,16 @@ def scan_ids(call: Call, after: int, ids: Sequence[int]) -> Request[tuple[int, l
     return int(cursor), found
 
 
+def scan_larger(
+    call: Call, cursor: bytes, count: int, least: int, state: object
+) -> Request[tuple[bytes, int, Sequence[int]]]:
+    """Return the next cursor, b"0" at the end; the last number that the queue has given; and ids
+    larger than one, of the unsettled messages in a state (None: of all). Servers with the feature
+    ``larger`` have it."""
+    more = [] if state is None else [str(state)]
+    return ids_found((yield from call("scan", cursor, count, "larger", least, *more)))
+
+
 def peek(call: Call, id: int) -> Request[Stored | None]:
     """Return an unsettled message, or a dead letter; None if this id is unknown."""
     return peeked((yield from call("peek", id)))
@@ -302,6 +312,13 @@ def scanned(reply: Sequence[bytes]) -> tuple[bytes, list[Stored]]:
     parts = Parts(reply)
     cursor = parts.take()
     return cursor, [stored(parts) for _ in parts.rest()]
+
+
+@understood
+def ids_found(reply: Sequence[bytes]) -> tuple[bytes, int, Sequence[int]]:
+    """Parse the reply of il1_scan of ids: the next cursor, the last number given, and ids."""
+    cursor, last, *ids = reply
+    return cursor, int(last), list(map(int, ids))
 
 
 def stored(parts: Parts) -> Stored:

@@ -152,6 +152,15 @@ impl<P> Scheduler<P> {
         of_state.min(key.map_or(u64::MAX, |key| stats.delayed + u64::from(depth(key))))
     }
 
+    /// The last number that was given to a message, as its id or its place; 0: none is unsettled.
+    pub fn last_id(&self) -> u64 {
+        if self.records.len() == 0 {
+            0
+        } else {
+            self.numbers.next() - 1
+        }
+    }
+
     /// Passes about `count` unsettled messages to `each`, in no order, from the place `from` on,
     /// until it returns false. Returns the place to continue from, 0 when all were seen. A message
     /// that exists throughout is seen once.

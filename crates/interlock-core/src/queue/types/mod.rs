@@ -107,6 +107,15 @@ pub enum State {
 }
 
 impl State {
+    pub const ALL: [State; 6] = [
+        State::Delayed,
+        State::Waiting,
+        State::Ready,
+        State::Leased,
+        State::BackingOff,
+        State::Held,
+    ];
+
     /// The state's name wherever it appears: in Python, on the wire, in the docs.
     pub fn word(self) -> &'static str {
         match self {

@@ -1,14 +1,19 @@
--- il1_scan: cursor count [dead|newest|key KEY|delayed KEY|ids ID...]
+-- il1_scan: cursor count [dead|newest|key KEY|delayed KEY|ids ID...|larger ID [STATE]]
 -- All unsettled messages in no order, about `count` at a time. Answers the next cursor, then
 -- messages. Or the dead letters, in the order of their deaths, or the newest first; the cursor is
 -- the last one returned. Or a key's lane in sequence; the cursor is the last one returned: if that
 -- is settled, from the front again. Or the delayed messages of a key, the first due first. Or the
 -- messages with these ids that are larger than the cursor, in the order given; the cursor is the
--- last one returned.
+-- last one returned. Or no messages, only the ids larger than one, in no order: answers the next cursor,
+-- the last number of the series, then ids.
 
 local DEAD_ONES = { dead = 'Z', newest = 'ZREV' }
-local PARTS = { dead = true, newest = true, key = true, delayed = true, ids = true }
-PARTS.told = 'dead, newest, key, delayed or ids'
+local PARTS = { dead = true, newest = true, key = true, delayed = true, ids = true, larger = true }
+PARTS.told = 'dead, newest, key, delayed, ids or larger'
+local IN_STATE = {
+  delayed = true, waiting = true, ready = true, leased = true, backing_off = true, held = true,
+  told = 'a state of unsettled messages',
+}
 
 local function scan_dead(q, cursor, count, way)
   local rank = cursor ~= '0' and redis_call(way .. 'RANK', q.xo, cursor)
@@ -116,6 +121,42 @@ local function scan_ids(q, count, ids)
   return reply
 end
 
+-- Cursors of al begin here; those of c are smaller than the table of a hash.
+local MOVED = 4503599627370496
+
+-- A message that falls due between two pages leaves its place for one that may have been scanned. So al
+-- is scanned after c: by then it is in al, under its id.
+local function scan_larger(q, cursor, count, least, state)
+  local c, at = q.counters, to_number(cursor)
+  local reply, aliases = { '0', c[N.unsettled] > 0 and digits(c[N.seq]) or '0' }, c[N.aliases] > 0
+  local function add(id, m)
+    if to_number(id) > least and (not state or m and state_of(q, m) == state) then
+      reply[#reply + 1] = id
+    end
+  end
+  if at < MOVED then
+    reply[1] = each_field(q, cursor, 2 * count, function(field, text)
+      if is_place(field) then
+        local m = (aliases or state) and open_record(q, field, text)
+        if not m or m.id == field then
+          add(field, m)
+        end
+      end
+    end)
+    if reply[1] ~= '0' then
+      return reply
+    end
+    at = MOVED
+  end
+  if aliases then
+    local after = each_field(q, digits(at - MOVED), 2 * count, function(id, place)
+      add(id, state and message_at(q, place))
+    end, q.al)
+    reply[1] = after == '0' and after or digits(MOVED + to_number(after))
+  end
+  return reply
+end
+
 register('scan', function(q, from)
   local cursor = take_cursor(from)
   local count = take_whole(from, 1, MAX_BATCH, 'count')
@@ -125,10 +166,14 @@ register('scan', function(q, from)
     bad(from, 'key', 0, 'is empty')
   end
   local ids = part == 'ids' and take_ids(from, cursor)
+  local least = part == 'larger' and take_whole(from, 0, MAX_NUMBER, 'id')
+  local state = least and more(from) and take_word(from, IN_STATE, 'state')
   take_end(from)
   look(q)
   if ids then
     return scan_ids(q, count, ids)
+  elseif least then
+    return scan_larger(q, cursor, count, least, state)
   elseif part == 'key' then
     return scan_key(q, cursor, count, key)
   elseif part == 'delayed' then

@@ -5,6 +5,8 @@ redis.register_function({
   function_name = 'il' .. ABOUT.wire .. '_version',
   flags = { 'no-writes', 'allow-stale' },
   callback = function()
-    return { ABOUT.wire, ABOUT.hash, 'keys=' .. MAX_KEYS, 'release=' .. ABOUT.release, 'layout=' .. LAYOUT, 'events' }
+    return {
+      ABOUT.wire, ABOUT.hash, 'keys=' .. MAX_KEYS, 'release=' .. ABOUT.release, 'layout=' .. LAYOUT, 'events', 'larger',
+    }
   end,
 })

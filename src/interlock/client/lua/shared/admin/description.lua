@@ -130,12 +130,12 @@ local function tell(q, m, reply)
   return bytes_told(payload, m.exclusive, m.shared, extras.ERROR or '')
 end
 
--- Shows fields of c, about this many, until `look` has returned enough bytes. Answers the next
--- cursor.
-local function each_field(q, cursor, count, look)
+-- Shows fields of c, or of another hash, about this many, until `look` has returned enough bytes. Answers
+-- the next cursor.
+local function each_field(q, cursor, count, look, name)
   local bytes = 0
   repeat
-    local found = redis_call('HSCAN', q.c, cursor, 'COUNT', READ_AT_ONCE)
+    local found = redis_call('HSCAN', name or q.c, cursor, 'COUNT', READ_AT_ONCE)
     cursor = found[1]
     for i = 1, #found[2], 2 do
       bytes = bytes + #found[2][i + 1] + (look(found[2][i], found[2][i + 1]) or 0)
