@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from interlock.postgres import schema as schemas
+from interlock.postgres.database import LOCK
 from interlock.postgres.driver import quoted
-from interlock.postgres.relay import LOCK
 
 __all__ = ["DeadRow", "Status", "check", "dead", "requeue", "status"]
 

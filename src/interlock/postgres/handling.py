@@ -15,7 +15,6 @@ from interlock.app.row import ROW
 from interlock.errors import PayloadError, RetryAfter
 from interlock.failure import Expired, judged, kept
 from interlock.postgres import connections
-from interlock.postgres.driver import quoted
 from interlock.postgres.rows import Reference
 from interlock.retry import Retry
 from interlock.runtime.limits import MAX_ERROR
@@ -51,7 +50,7 @@ class RowInvocation(Invoked):
     ) -> None:
         super().__init__(task, hooks, retry, lease, read)
         self._outbox = outbox
-        self._table = f"{quoted(outbox.schema)}.outbox"
+        self._table = outbox.database.table
         text = read.headers.get(ROW)
         self._row = None if text is None else Reference.parse(text)
         self._begun = False
@@ -178,7 +177,8 @@ class RowInvocation(Invoked):
         # PostgreSQL's text has no NUL.
         text = kept(found.whole, MAX_ERROR).replace("\0", "\u2400")
         return (
-            f"update {self._table} set attempts = greatest(attempts, {{}}), error = {{}}, "
+            f"update {self._table} set "
+            f"attempts = {self._outbox.database.greatest}(attempts, {{}}), error = {{}}, "
             "state = {} where id = {} returning id",
             (lease.attempt, text, state, row.id),
         )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 from interlock.app import App
 from interlock.app.task import AsyncTask, Task
 from interlock.postgres import connections
-from interlock.postgres.driver import SCHEMA, database_url, quoted
+from interlock.postgres.database import Database
+from interlock.postgres.driver import SCHEMA
 from interlock.postgres.rows import options_text
 from interlock.postgres.transactions import Transactions
 
@@ -82,29 +83,31 @@ class Outbox:
         self.app = app
         self.schema = schema
         self.window = window
-        table = f"{quoted(schema)}.outbox"
-        self._url, self._relay_url, self._begin = url, relay_url, begin
+        self._begin = begin
+        self.database = Database(url, relay_url, schema)
+        """What is asked of the database."""
+        table = self.database.table
         self._insert = (
             f"insert into {table} (queue, task, payload, keys, shared, delay, dedup, options) "
             "values ({}, {}, {}, {}, {}, {}, {}, {}) on conflict do nothing returning id"
         )
         self._known = (
-            f"select id from {table} where queue = {{}} and dedup = {{}} "
-            "and state is distinct from 'dead'"
+            f"select id from {table} where queue = {{}} and dedup = {{}} and {self.database.live}"
         )
         self.transactions = Transactions(self)
         """The connections of handlers in this process."""
         app._outbox = self
 
-    @property
-    def url(self) -> str:
-        """The database's URL. Raises ValueError if none is given."""
-        return database_url(self._url)
+    def migrate(self) -> None:
+        """Create the tables, or bring them to this release's version, like `interlock postgres
+        migrate`.
 
-    @property
-    def relay_url(self) -> str:
-        """The URL that the relay uses. Raises ValueError if none is given."""
-        return self._relay_url or self.url
+        Raises:
+            ValueError: no database is named.
+            WrongVersion: the tables are of a later release.
+            Exception: what the database's library raises.
+        """
+        self.database.migrate()
 
     def send(
         self, db: Any, task: Task[P, Any] | AsyncTask[P, Any], /, *args: P.args, **kwargs: P.kwargs
@@ -152,14 +155,14 @@ class Outbox:
             raise
         return self._sent(task, ready, found, known)
 
-    def _row(self, task: Any, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], Any]:
+    def _row(self, task: Any, args: Any, kwargs: Any) -> tuple[Sequence[Any], Any]:
         if not isinstance(task, Task | AsyncTask) or task._app is not self.app:
             raise TypeError(f"send(): {task!r} is given; allowed: a task of the outbox's app")
         ready = task._ready(args, kwargs)
         options = ready.options
         queue = task.declared.queue
         retry = options["retry"] or self.app.queues.get(queue, {}).get("retry") or self.app.retry
-        return (
+        values = (
             queue,
             task.name,
             ready.payload,
@@ -168,7 +171,8 @@ class Outbox:
             options.get("delay") or None,
             options.get("dedup"),
             options_text(options, retry),
-        ), ready
+        )
+        return self.database.columns(values), ready
 
     def _sent(self, task: Any, ready: Any, found: Any, known: bool) -> SentRow:
         # A row with the dedup string that ended meanwhile has no id any more.

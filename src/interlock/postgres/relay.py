@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import select
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,27 +20,22 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.client.requests.thread_calls import drive
 from interlock.errors import EngineUnavailable, Full, PayloadError, ShutDown
-from interlock.postgres import schema as schemas
-from interlock.postgres.driver import connect, psycopg
-from interlock.postgres.position import Position
 from interlock.postgres.rows import StoredRow
+from interlock.postgres.schema import WrongVersion
 from interlock.runtime.limits import MAX_BATCH, MAX_CALL
 
 if TYPE_CHECKING:
     from interlock.client.session import Session
     from interlock.client.wire.messages import Message
 
-__all__ = ["LOCK", "Relay"]
+__all__ = ["Relay"]
 
 _log = logging.getLogger("interlock.postgres")
 
-LOCK = "hashtext('interlock'), hashtext({})"
-"""The key of the lock, of the schema's name."""
-NAME = "interlock relay"
 READ = 500
 """Maximum rows of one read."""
-POLL = 1.0
-"""Seconds after which it looks for rows without being notified, and for a free lock."""
+LOCK_PAUSE = 1.0
+"""Seconds after which it tries to get the lock again."""
 FULL = 0.05
 """Seconds after which a full window is counted again."""
 LONGEST_PAUSE = 5.0
@@ -64,8 +58,7 @@ class Relay:
 
     def start(self) -> None:
         """Begin. Raises ValueError if no database is named, ImportError without psycopg."""
-        url = self._outbox.relay_url
-        psycopg()
+        self._outbox.database.check()
         self._client = self._make_client()
         if self._client._engine.target.kind == "cluster":
             raise ValueError(
@@ -73,9 +66,7 @@ class Relay:
                 "Redis, or memory"
             )
         self._wake = os.pipe()
-        self._thread = threading.Thread(
-            target=self._run, args=(url,), name="interlock-relay", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, name="interlock-relay", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -96,15 +87,16 @@ class Relay:
             self._client.close()
         self._outbox.transactions.close()
 
-    def _run(self, url: str) -> None:
+    def _run(self) -> None:
+        database = self._outbox.database
         failures = 0
         while not self._stopped.is_set():
             try:
-                with contextlib.closing(connect(url, NAME)) as connection:
+                with contextlib.closing(database.relay_connection()) as connection:
                     self._serve(connection)
             except Stopped:
                 return
-            except (psycopg().Error, schemas.WrongVersion, OSError) as error:
+            except (*database.errors, WrongVersion, OSError) as error:
                 failures += 1
                 pause = min(0.1 * 2 ** min(failures, 10), LONGEST_PAUSE)
                 _log.warning("the relay has no database: %s; trying again in %.3g s", error, pause)
@@ -118,12 +110,10 @@ class Relay:
     def _serve(self, connection: Any) -> None:
         """Relay while this session of the database lasts, once it has the lock."""
         name = self._outbox.schema
-        prefix = schemas.prefix(connection, name)
-        lock = f"select pg_try_advisory_lock({LOCK.format('%s')})"
-        while not connection.execute(lock, (name,)).fetchone()[0]:
+        prefix = connection.prefix()
+        while not connection.lock():
             # Not by a statement that waits: its snapshot would stop every vacuum.
-            self._pause(POLL)
-        connection.execute(f'listen "{name}.outbox"')
+            self._pause(LOCK_PAUSE)
         _log.info("the relay of the outbox %r begins", name)
         failures = 0
         while True:
@@ -151,7 +141,8 @@ class Relay:
         """Put what is there, then what comes, until this session of the engine ends."""
         # Connected before the first read: what is read later is put into this engine, or nowhere.
         drive(self._client._engine.greet(), session)
-        position = Position(connection, self._outbox.schema, self._outbox.window)
+        position = connection.position(self._outbox.window)
+        poll = self._outbox.database.poll
         queues: dict[str, Any] = {}
         while True:
             rows = position.read(READ)
@@ -167,7 +158,8 @@ class Relay:
             if not rows:
                 # Finds a connection that was lost while nothing is to be put.
                 drive(self._client._engine.greet(), session)
-                self._sleep(connection, FULL if position.is_full else POLL)
+                assert self._wake is not None
+                connection.wait(self._wake[0], FULL if position.is_full else poll)
 
     def _messages(self, rows: Sequence[StoredRow], prefix: str) -> dict[str, list[Message]]:
         found: dict[str, list[Message]] = {}
@@ -200,21 +192,6 @@ class Relay:
     def _pause(self, seconds: float) -> None:
         if self._stopped.wait(seconds):
             raise Stopped
-
-    def _sleep(self, connection: Any, seconds: float) -> None:
-        """Wait for a notification."""
-        if self._stopped.is_set():
-            raise Stopped
-        assert self._wake is not None
-        pgconn = connection.pgconn
-        if not pgconn.notifies():
-            ready, _, _ = select.select([connection, self._wake[0]], (), (), seconds)
-            if self._wake[0] in ready:
-                raise Stopped
-            if ready:
-                pgconn.consume_input()
-        while pgconn.notifies():
-            pass
 
 
 def _calls(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:

@@ -1,4 +1,4 @@
-"""Transactions for handlers: on the program's own connections, or on some of psycopg."""
+"""Transactions for handlers: on the program's own connections, or on some of the outbox."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ import weakref
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from interlock.client.transport.thread_link import readable
-from interlock.postgres.driver import CONNECT_TIMEOUT, connect, psycopg
 from interlock.runtime import forks
 
 __all__ = ["Transactions"]
-
-NAME = "interlock handler"
 
 
 class Transactions:
@@ -43,14 +39,14 @@ class Transactions:
         if self._forks != forks.count:
             # The connections belong to the parent, which still uses them.
             self._forks, self._free, _parents[len(_parents)] = forks.count, [], self._free
-        found = _usable(self._free)
-        connection = connect(self._outbox.url, NAME) if found is None else found
+        database = self._outbox.database
+        found = _usable(database, self._free)
+        connection = database.connect() if found is None else found
         try:
-            with connection.transaction():
+            with database.transaction(connection):
                 yield connection
         finally:
-            if not connection.closed:
-                self._free.append(connection)
+            self._free.append(connection)
 
     @contextlib.asynccontextmanager
     async def abegin(self) -> AsyncIterator[Any]:
@@ -63,45 +59,39 @@ class Transactions:
         free = self._free_of.get(loop)
         if free is None:
             free = self._free_of[loop] = []
-            weakref.finalize(loop, _finish, free)
-        connection = _usable(free)
-        if connection is None:
-            connection = await psycopg().AsyncConnection.connect(
-                self._outbox.url, autocommit=True, application_name=NAME,
-                connect_timeout=CONNECT_TIMEOUT,
-            )  # fmt: skip
+            weakref.finalize(loop, _drop, self._outbox.database, free)
+        database = self._outbox.database
+        found = _usable(database, free)
+        connection = await database.aconnect() if found is None else found
         try:
-            async with connection.transaction():
+            async with database.atransaction(connection):
                 yield connection
         finally:
-            if not connection.closed:
-                free.append(connection)
+            free.append(connection)
 
     def close(self) -> None:
         """Close the connections that no handler uses."""
         free, self._free = self._free, []
-        _finish(free)
+        if free:
+            _drop(self._outbox.database, free)
         for loop in list(self._free_of):
             if not loop.is_running():
-                _finish(self._free_of[loop])
+                _drop(self._outbox.database, self._free_of[loop])
 
 
-def _usable(free: list[Any]) -> Any:
+def _usable(database: Any, free: list[Any]) -> Any:
     """Take a connection that the server has not closed meanwhile, or return None."""
     while free:
         found = free.pop()
-        # Nothing was requested: any data means the end of the connection.
-        if not found.closed and not readable(found, 0):
+        if database.is_usable(found):
             return found
-        found.pgconn.finish()
+        database.drop(found)
     return None
 
 
-def _finish(free: list[Any]) -> None:
+def _drop(database: Any, free: list[Any]) -> None:
     while free:
-        connection = free.pop()
-        # Not its close(): that of asyncio needs its loop.
-        connection.pgconn.finish()
+        database.drop(free.pop())
 
 
 _parents: dict[int, list[Any]] = {}
