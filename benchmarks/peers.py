@@ -171,7 +171,7 @@ def asyncio_cycle(messages: int) -> Sample:
     return asyncio.run(cycle())
 
 
-def culsans_stream(count: int, burst: int) -> Sample:
+def culsans_stream(count: int) -> Sample:
     """Measure culsans: one queue with a face for threads and one for asyncio."""
     import culsans
 
@@ -184,7 +184,7 @@ def culsans_stream(count: int, burst: int) -> Sample:
             done()
             return number
 
-        sample = await streamed(count, burst, waiting.sync_q.put, receive)
+        sample = await streamed(count, waiting.sync_q.put, receive)
         waiting.shutdown()
         return sample
 

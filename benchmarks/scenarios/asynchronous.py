@@ -14,8 +14,7 @@ LANES = 1_000
 KEYS = [f"account:{number}" for number in range(LANES)]
 OURS = 200_000
 PEER = 150_000
-STREAM = 30_000
-BURST = 10
+STREAM = 100_000
 
 
 def one_loop() -> Sample:
@@ -53,7 +52,7 @@ def into_a_loop() -> Sample:
         def put(number: int) -> None:
             queue.put(number, keys="room")
 
-        return await streamed(STREAM, BURST, put, receive)
+        return await streamed(STREAM, put, receive)
 
     return asyncio.run(run())
 
@@ -69,12 +68,12 @@ ROWS = (
     ),
     Row(
         name="asyncio/thread-to-loop",
-        title="thread to loop, the thread yields every 10, pinned",
+        title="thread to loop, the thread never yields, pinned",
         peer="culsans",
         bar=0.3,
         prototype=0.25,
         pair=alternating(
-            on_one_core(into_a_loop), on_one_core(lambda: peers.culsans_stream(STREAM, BURST))
+            on_one_core(into_a_loop), on_one_core(lambda: peers.culsans_stream(STREAM))
         ),
     ),
 )
