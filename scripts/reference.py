@@ -59,6 +59,7 @@ from interlock.hub.config.users import USERS
 from interlock.hub.serve.figures import FIGURES, STORE_FIGURES, TABLE_FIGURES, Figure, metric_name
 from interlock.metrics.exporter import EXPORTER_FAMILIES
 from interlock.metrics.families import OUTCOMES, WORKER_FAMILIES
+from interlock.postgres.exporter import OUTBOX_FAMILIES
 from interlock.runtime.queue_figures import MOST_QUEUES, QUEUE_FAMILIES, STATES, Family
 from interlock.table.kinds import KINDS
 from interlock.worker.message.meter import BOUNDS, MOST_LOOKED_AT, MOST_TASKS
@@ -440,6 +441,7 @@ def metrics() -> str:
     parts += [words.QUEUES.format(queues=f"{MOST_QUEUES:,}"), *map(of_family, QUEUE_FAMILIES)]
     parts.append(words.STATES.format(states=", ".join(f"`{state}`" for state in STATES)))
     parts += [words.EXPORTER, *map(of_family, EXPORTER_FAMILIES), words.EXPORTER_TAIL]
+    parts += [words.OUTBOX, *map(of_family, OUTBOX_FAMILIES), words.OUTBOX_TAIL]
     return "".join(parts)
 
 

@@ -88,6 +88,23 @@ status 200; the reason is logged once, and shown by `/ready`, which then returns
 messages use the clock of the exporter's machine.
 
 The figures of a hub itself are on [another page](hub-info.md).
+
+"""
+
+OUTBOX = """\
+## Outbox metrics
+
+Reported in addition by an exporter with `--database URL`, for the [outbox](postgres.md) there. The
+role needs the rights of a [monitor](postgres.md#roles).
+
+| metric | kind | labels | meaning |
+|---|---|---|---|
+"""
+
+OUTBOX_TAIL = """
+`state` is `waiting`, `relayed`, `held` or `dead`; held rows are among the relayed ones too. Beyond
+a million, waiting rows are an upper bound. While the database is down, `interlock_outbox_up` is 0
+and the others are missing; the reason is logged once.
 """
 
 EXPORTER_CLI = """

@@ -91,6 +91,7 @@ OTHERS = {
     "Outbox": postgres.Outbox,
     "Outbox.send": postgres.Outbox.send,
     "Outbox.asend": postgres.Outbox.asend,
+    "Outbox.explain": postgres.Outbox.explain,
     "current_lease": interlock.current_lease,
     "cases": contract.cases,
     "run": contract.run,

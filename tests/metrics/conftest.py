@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 
 import interlock
+from interlock.postgres import schema
 from tests.hub.servers import needs_hub, redis_server
+from tests.worker.process.postgresql import postgresql
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,6 +36,15 @@ def hub() -> Iterator[interlock.Hub]:
 @pytest.fixture(scope="session")
 def hub_url(hub: interlock.Hub) -> str:
     return f"interlock://127.0.0.1:{hub.port}"
+
+
+@pytest.fixture(scope="session")
+def outbox_url() -> Iterator[str]:
+    """URL of a database with the tables of an outbox."""
+    with postgresql("-c", "fsync=off") as url:
+        with psycopg.connect(url, autocommit=True) as opened:
+            schema.migrate(opened, "interlock")
+        yield url
 
 
 class Program:

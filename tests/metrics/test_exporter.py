@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 import time
 import uuid
@@ -12,6 +13,7 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+import psycopg
 import pytest
 
 import interlock
@@ -309,3 +311,49 @@ def test_a_hub_reports_blocked_messages(hub: interlock.Hub) -> None:
             text = answer.read().decode()
     told = of_queue(text, "stalled")
     assert {figure: told[figure] for figure in BLOCKED} == BLOCKED
+
+
+# -- An outbox ------------------------------------------------------------------------------------
+
+
+def test_an_outbox_is_reported_beside_the_queues(
+    start: Started, hub_url: str, outbox_url: str
+) -> None:
+    with psycopg.connect(outbox_url, autocommit=True) as db:
+        db.execute("truncate interlock.outbox restart identity")
+        put = (
+            "insert into interlock.outbox (queue, task, payload, keys, shared, options, state) "
+            "values ('q', 't', '', '{}', '{}', '{}', %s)"
+        )
+        for state in (None, None, "dead"):
+            db.execute(put, (state,))
+        exporter = start(
+            "exporter", "--url", hub_url, "--port", "0", INTERLOCK_POSTGRES_URL=outbox_url
+        )
+        found = page(exporter.address)
+        db.execute("truncate interlock.outbox")
+    for line in (
+        "interlock_up 1",
+        "interlock_outbox_up 1",
+        'interlock_outbox_rows{state="waiting"} 2',
+        'interlock_outbox_rows{state="relayed"} 0',
+        'interlock_outbox_rows{state="dead"} 1',
+        'interlock_outbox_relay{relay=""} 0',
+        "interlock_outbox_gaps 0",
+    ):
+        assert f"{line}\n" in found, found
+    assert re.search(r"^interlock_outbox_oldest_seconds [\d.e-]+$", found, re.M)
+
+
+def test_an_outbox_whose_database_is_down_is_reported_so_and_logged_once(
+    start: Started, hub_url: str
+) -> None:
+    nowhere = f"postgresql://nobody@127.0.0.1:{free_port()}/none"
+    exporter = start("exporter", "--url", hub_url, "--port", "0", "--database", nowhere)
+    for _ in range(2):
+        found = page(exporter.address)
+        assert "interlock_outbox_up 0\n" in found and "interlock_up 1\n" in found
+        assert "interlock_outbox_rows" not in found
+    assert page(exporter.address, "/ready")
+    exporter.end()
+    assert exporter.said.count("the database of the outbox does not answer") == 1

@@ -21,6 +21,7 @@ from interlock.hub.serve.figures import FIGURES, PREFIX, STORE_FIGURES, TABLE_FI
 from interlock.metrics import shipped
 from interlock.metrics.exporter import EXPORTER_FAMILIES
 from interlock.metrics.families import WORKER_FAMILIES
+from interlock.postgres.exporter import OUTBOX_FAMILIES
 from interlock.runtime.queue_figures import QUEUE_FAMILIES
 from tests.cluster.nodes import NodeProcess
 from tests.metrics import kitchen
@@ -42,7 +43,12 @@ def known() -> set[str]:
     found = {f"{of_nodes.PREFIX}{name}" for name, _ in told}
     found.add(f"{of_nodes.PREFIX}trouble")
     found |= {figure.metric for figure in FIGURES if figure.metric} | {f"{PREFIX}info"}
-    for family in (*WORKER_FAMILIES.values(), *EXPORTER_FAMILIES, *QUEUE_FAMILIES):
+    for family in (
+        *WORKER_FAMILIES.values(),
+        *EXPORTER_FAMILIES,
+        *OUTBOX_FAMILIES,
+        *QUEUE_FAMILIES,
+    ):
         if family.kind == "histogram":
             found |= {f"{family.name}_{part}" for part in ("bucket", "sum", "count")}
         else:
@@ -158,6 +164,7 @@ def scraped(
     hub: interlock.Hub,
     hub_url: str,
     redis_url: str,
+    outbox_url: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Prometheus]:
     """A Prometheus that has scraped for a while what a worker did, and a node."""
@@ -168,7 +175,8 @@ def scraped(
     kitchen.app.url = hub_url
     behind = ("--link", f"west={redis_url}", "--database", f"sqlite://{folder}/rows.db")
     with programs() as start, closing(NodeProcess("a", redis_url, folder, *behind)) as node:
-        exporter = start("exporter", "--url", hub_url, "--port", "0", "--keys", "3")
+        flags = ("--keys", "3", "--database", outbox_url)
+        exporter = start("exporter", "--url", hub_url, "--port", "0", *flags)
         worker = start("worker", "tests.metrics.kitchen:app", "--url", hub_url, "--metrics", "0")
         wait_for(lambda: "interlock_worker_ready 1.0" in page(worker.address), "not ready")
         node.wait()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from interlock.app import envelope
     from interlock.retry import Retry
     from interlock.worker.message.execution import Invocation, TaskLease
-    from interlock.worker.worker import Beside
+    from interlock.worker.worker import BesideRelay
 
 __all__ = ["ROW", "AnyOutbox"]
 
@@ -33,7 +33,7 @@ class AnyOutbox(Protocol):
     ) -> Invocation:
         """Return the invocation of a call that has a row, or whose task takes a transaction."""
 
-    def relay(self, client: Callable[[], Any]) -> Beside:
+    def relay(self, client: Callable[[], Any]) -> BesideRelay:
         """Return the part of a worker that puts the rows into the engine.
 
         Args:

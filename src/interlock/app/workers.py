@@ -36,9 +36,11 @@ def make(app: Any, **settings: Any) -> Worker:
         runner = Runner(app._timetable.values(), checked.queues, app._open, checked.lease)
         beside.append(runner)
         schedules = runner.names
+    relay = None
     if app._outbox is not None:
-        beside.append(app._outbox.relay(lambda: _same_engine(app)))
-    worker = Worker(app._as_tasks(), app._open, checked, url, beside)
+        relay = app._outbox.relay(lambda: _same_engine(app))
+        beside.append(relay)
+    worker = Worker(app._as_tasks(), app._open, checked, url, beside, relay)
     if not url.startswith("memory:"):
         # No other process could look into an engine in memory.
         from interlock.worker.reports.announcing import Announcing

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
+import os
 import signal
 import sys
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from interlock.cli.flags import Flag, listening, positive
 from interlock.cli.queue.subcommand import BAD_INPUT, URL, address, failed
+
+if TYPE_CHECKING:
+    from interlock.postgres.exporter import OutboxExporter
 
 ADDRESS = Flag(
     "--port",
@@ -27,6 +33,9 @@ FLAGS = (
          "queues; each key is a label, so each new one is a new series (none)", "N", positive, 0),
     Flag("--most-queues", "maximum number of queues with their own lines; the others are summed as "
          'queue="other" (1000)', "N", positive, 1000),
+    Flag("--database", "URL of the database of an outbox, to report its rows and its relay too "
+         "(the variable INTERLOCK_POSTGRES_URL)", "URL"),
+    Flag("--schema", "schema of the outbox (interlock)", "NAME", default="interlock"),
     Flag("--log-format", "format of log lines (text)", choices=("text", "json"),
          default="text"),
     Flag("--print-dashboard", "print a Grafana dashboard and exit"),
@@ -86,8 +95,16 @@ def serve(url: str, given: argparse.Namespace) -> int:
         return refuse(str(error))
     # Blocked before the first thread starts, so that all threads leave signals to this one.
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
-    with client:
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(client)
         exporter = Exporter(Operator(Server(client)), given.queues, given.keys, given.most_queues)
+
+        outbox = _outbox(given)
+        if outbox is not None:
+            opened.callback(outbox.close)
+
+        def text() -> str:
+            return exporter.text() + (outbox.text() if outbox is not None else "")
 
         def ready() -> str:
             exporter.text()
@@ -97,12 +114,21 @@ def serve(url: str, given: argparse.Namespace) -> int:
             return {"status": "ok", "engine": client.url, "trouble": exporter.trouble or None}
 
         try:
-            with serving(given.port, Pages(exporter.text, ready, health)) as where:
+            with serving(given.port, Pages(text, ready, health)) as where:
                 print(f"interlock exporter: {client.url} on http://{where}/metrics", flush=True)
                 signal.sigwait(ENDING)
         except OSError as error:
             return failed(str(error))
     return 0
+
+
+def _outbox(given: argparse.Namespace) -> OutboxExporter | None:
+    """Return the metrics of the outbox, if its database is named."""
+    from interlock.postgres.driver import URL as VARIABLE
+    from interlock.postgres.exporter import OutboxExporter
+
+    url = given.database or os.environ.get(VARIABLE)
+    return OutboxExporter(url, given.schema) if url else None
 
 
 def refuse(message: str) -> int:

@@ -6,11 +6,13 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from interlock.cli.flags import Flag, positive
+from interlock.cli.queue.subcommand import URL, address
 from interlock.cli.tables import printable
 
 SHARED = (
@@ -21,6 +23,7 @@ SHARED = (
 MIGRATE = (Flag("--sql", "print the SQL and change nothing; with --database only what is missing"),)
 DEAD = (Flag("--limit", "maximum number of rows (100)", "N", positive, 100),)
 REQUEUE = (Flag("--all", "all dead rows"),)
+EXPLAIN = (URL,)
 CHECK = (
     Flag("--restored", "the database was restored: draw a new prefix for dedup strings, so that "
          "no row is taken for one that was handled before the restore"),
@@ -39,17 +42,20 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     actions = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, run, flags, words in (
         ("migrate", migrate, MIGRATE, "create the tables, or bring them to this release's version"),
-        ("status", status, (), "show the number of rows, the oldest, and the relay"),
+        ("status", status, (), "show the number of rows, the oldest, gaps, and the relay"),
         ("dead", dead, DEAD, "list the rows whose calls are dead letters"),
         ("requeue", requeue, REQUEUE, "return dead rows to the order, and clear held ones"),
+        ("explain", explain, EXPLAIN, "show what a row waits for, from its commit to its message"),
         ("check", check, CHECK, "check the tables"),
     ):
         action = actions.add_parser(name, help=words, description=f"{words.capitalize()}.")
         if name == "requeue":
             action.add_argument("ids", metavar="ID", nargs="*", type=positive, help="ids of rows")
+        if name == "explain":
+            action.add_argument("id", metavar="ID", type=positive, help="id of a row")
         for flag in (*flags, *SHARED):
             flag.add_to(action)
-        action.set_defaults(run=_guarded(run))
+        action.set_defaults(run=_guarded(run), reads=run in (status, dead, explain))
 
 
 def migrate(given: argparse.Namespace) -> int:
@@ -85,11 +91,23 @@ def status(given: argparse.Namespace) -> int:
         print(json.dumps(dataclasses.asdict(found)))
         return 0
     oldest = "" if found.oldest is None else f", the oldest {found.oldest:.3g} s old"
-    print(f"rows   {found.rows}{oldest}")
-    print(f"held   {found.held}")
-    print(f"dead   {found.dead}")
-    print(f"relay  {found.relay or 'none'}")
+    print(f"waiting  {found.waiting}")
+    print(f"relayed  {found.relayed}")
+    print(f"rows     {found.waiting + found.relayed}{oldest}")
+    print(f"held     {found.held}")
+    print(f"dead     {found.dead}")
+    print(f"gaps     {found.gaps}")
+    print(f"relay    {_relay(found)}")
     return 0
+
+
+def _relay(found: Any) -> str:
+    """Return what the relay does."""
+    if found.relay is None:
+        return "none: no worker of the app runs, or none reaches the database"
+    if (found.reported or 0.0) > STANDING:
+        return f"{found.relay} stands still: its last report is {found.reported:.0f} s old"
+    return printable(f"{found.relay}, waits: {found.waits}" if found.waits else found.relay)
 
 
 def dead(given: argparse.Namespace) -> int:
@@ -125,6 +143,30 @@ def requeue(given: argparse.Namespace) -> int:
     return 1 if missing else 0
 
 
+def explain(given: argparse.Namespace) -> int:
+    """Print what a row waits for."""
+    from interlock.postgres import explanation
+
+    with contextlib.ExitStack() as opened:
+        connection = opened.enter_context(_connected(given))
+        operator = None
+        # The queues in memory are those of the worker's own process.
+        if (url := address(given)) and not url.startswith("memory:"):
+            from interlock.client.admin.operator import Operator
+            from interlock.client.admin.server import Server
+            from interlock.client.faces.client import connect
+
+            operator = Operator(Server(opened.enter_context(connect(url))))
+        found = explanation.explain(connection, given.schema, given.id, operator)
+    if given.json:
+        print(json.dumps(dataclasses.asdict(found), default=os.fsdecode))
+    else:
+        from interlock.explanation import printable as printable_lines
+
+        print(printable_lines(str(found), keep="\n"))
+    return 0
+
+
 def check(given: argparse.Namespace) -> int:
     """Check the tables."""
     from interlock.postgres import admin
@@ -155,12 +197,19 @@ def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Nam
             print(f"interlock: {error}", file=sys.stderr)
             return 2
         except Exception as error:
+            from interlock.errors import InterlockError
             from interlock.postgres.driver import psycopg
+            from interlock.postgres.rights import with_grants
             from interlock.postgres.schema import WrongVersion
 
-            if not isinstance(error, (WrongVersion, psycopg().Error)):
+            if not isinstance(error, (WrongVersion, InterlockError, psycopg().Error)):
                 raise
-            print(f"interlock: {printable(str(error).strip())}", file=sys.stderr)
+            text = with_grants(error, "monitor", given.schema) if given.reads else str(error)
+            print(f"interlock: {printable(text.strip())}", file=sys.stderr)
             return 1
 
     return guarded
+
+
+STANDING = 30.0
+"""Seconds after which a relay without a report stands still."""

@@ -72,6 +72,10 @@ WORKER_FAMILIES: dict[str, Family] = {
         "interlock_worker_violations_total", "counter",
         "findings of the auditor; only with --audit", (),
     ),
+    "relays": Family(
+        "interlock_worker_relays", "gauge",
+        "worker processes that relay the rows of an outbox; at most one of all workers does", (),
+    ),
     "tasks_cut": Family(
         "interlock_worker_tasks_cut", "gauge",
         'tasks without their own lines, summed as task="other"', (),

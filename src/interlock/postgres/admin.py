@@ -9,22 +9,31 @@ from interlock.postgres import schema as schemas
 from interlock.postgres.database import LOCK
 from interlock.postgres.driver import quoted
 
-__all__ = ["DeadRow", "Status", "check", "dead", "requeue", "status"]
+__all__ = ["DeadRow", "Status", "active_relay", "check", "dead", "requeue", "status"]
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Counts of an outbox."""
+    """Counts of an outbox, and what its relay reported last."""
 
     version: int
-    rows: int
-    """Rows that are neither dead nor held: waiting for the relay or in the engine."""
+    waiting: int
+    """Rows that the relay has not read yet. Beyond a million it is an upper bound."""
+    relayed: int
+    """Rows that the relay has read and that are not handled yet."""
     oldest: float | None
-    """Seconds since the oldest of them was sent; None if there are no such rows."""
+    """Seconds since the oldest row was sent that is neither dead nor held; None if there is none.
+    Among a million rows only those whose number is lowest are compared."""
     held: int
     dead: int
     relay: str | None
-    """Address and process id of the session that has the relay's lock; None: no relay works."""
+    """Host and process id of the active relay; None: no relay works."""
+    reported: float | None
+    """Seconds since a relay reported; None: none ever has."""
+    gaps: int
+    """Gaps in the order that open transactions may still fill."""
+    waits: str | None
+    """Reason why the active relay puts nothing; None: it puts what there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +54,48 @@ def status(connection: Any, schema: str) -> Status:
     """Return the counts. Raises WrongVersion."""
     schemas.prefix(connection, schema)
     table = f"{quoted(schema)}.outbox"
-    rows, oldest, held, gone = connection.execute(
-        "select count(*) filter (where state is null), "
-        "extract(epoch from clock_timestamp() - min(created) filter (where state is null))::float8,"
-        " count(*) filter (where state = 'held'), count(*) filter (where state = 'dead') "
-        f"from {table}"
+    live = "state is distinct from 'dead'"
+    rows = f"select 1 from {table} where number {{}} m.position and {live} limit {MOST_COUNTED + 1}"
+    first = f"select created, state from {table} order by number limit {MOST_COUNTED}"
+    waiting, behind, relayed, oldest, held, gone, gaps, waits, reported = connection.execute(
+        f"select (select count(*) from ({rows.format('>')}) x), "
+        f"(select last_value from {table}_numbers) - m.position, "
+        f"(select count(*) from ({rows.format('<=')}) x), "
+        "(select extract(epoch from clock_timestamp() - min(created))::float8 "
+        f"from ({first}) x where state is null), "
+        f"(select count(*) from {table} where state = 'held'), "
+        f"(select count(*) from {table} where state = 'dead'), "
+        "gaps, waits, extract(epoch from clock_timestamp() - reported)::float8 "
+        f"from {table}_meta m"
     ).fetchone()
+    relay = active_relay(connection, schema)
+    return Status(
+        schemas.VERSION,
+        waiting if waiting <= MOST_COUNTED else max(behind, waiting),
+        relayed,
+        oldest,
+        held,
+        gone,
+        relay,
+        reported,
+        gaps if relay else 0,
+        waits if relay else None,
+    )
+
+
+def active_relay(connection: Any, schema: str) -> str | None:
+    """Return the host and the process id of the relay that has the lock; None if none has it."""
     first, second = (part.strip() for part in LOCK.format("%s").split(", "))
-    relay = connection.execute(
-        "select coalesce(host(a.client_addr), 'local') || ' pid ' || l.pid from pg_locks l "
-        "left join pg_stat_activity a on a.pid = l.pid where l.locktype = 'advisory' and l.granted "
+    found = connection.execute(
+        "select case when m.session = l.pid then m.relay else 'server process ' || l.pid end "
+        f"from pg_locks l, {quoted(schema)}.outbox_meta m "
+        "where l.locktype = 'advisory' and l.granted "
         "and l.database = (select oid from pg_database where datname = current_database()) "
         f"and l.classid::bigint = {first}::bigint & 4294967295 "
         f"and l.objid::bigint = {second}::bigint & 4294967295",
         (schema,),
     ).fetchone()
-    return Status(schemas.VERSION, rows, oldest, held, gone, relay[0] if relay else None)
+    return found[0] if found else None
 
 
 def dead(connection: Any, schema: str, limit: int = 100) -> list[DeadRow]:
@@ -138,3 +173,7 @@ def check(connection: Any, schema: str) -> list[str]:
             "set it with setval()"
         )
     return found
+
+
+MOST_COUNTED = 1_000_000
+"""Maximum rows that are counted one by one."""

@@ -131,7 +131,17 @@ class RelayConnection:
         if not self.connection.execute(lock, (self.schema,)).fetchone()[0]:
             return False
         self.connection.execute(f'listen "{self.schema}.outbox"')
+        # A report that is lost with the server does no harm.
+        self.connection.execute("set synchronous_commit = off")
         return True
+
+    def report(self, relay: str, position: int, gaps: int, waits: str | None) -> None:
+        """Write what the relay reports; see ``Report``."""
+        self.connection.execute(
+            f"update {quoted(self.schema)}.outbox_meta set relay = %s, session = pg_backend_pid(), "
+            "position = %s, gaps = %s, waits = %s, reported = clock_timestamp()",
+            (relay, position, gaps, waits),
+        )
 
     def position(self, window: int) -> Position:
         """Return a reader that begins at the oldest row."""

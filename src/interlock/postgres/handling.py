@@ -15,6 +15,7 @@ from interlock.app.row import ROW
 from interlock.errors import PayloadError, RetryAfter
 from interlock.failure import Expired, judged, kept
 from interlock.postgres import connections
+from interlock.postgres.rights import with_grants
 from interlock.postgres.rows import Reference
 from interlock.retry import Retry
 from interlock.runtime.limits import MAX_ERROR
@@ -202,8 +203,11 @@ class RowInvocation(Invoked):
         lease = self._lease
         _log.warning(
             "the outcome of message %d (%s) in queue %r is not in its row: %s",
-            lease.id, lease.task, lease.queue, error, extra=details(lease),
+            lease.id, lease.task, lease.queue, self._text(error), extra=details(lease),
         )  # fmt: skip
+
+    def _text(self, error: Exception) -> str:
+        return with_grants(error, "worker", self._outbox.schema)
 
     def _raise_later(self, error: Exception) -> None:
         """Raise RetryAfter if the handler has not begun: that does not count as an attempt."""
@@ -212,7 +216,7 @@ class RowInvocation(Invoked):
         lease = self._lease
         _log.warning(
             "message %d (%s) in queue %r has no transaction: %s; trying again in %.3g s",
-            lease.id, lease.task, lease.queue, error, PAUSE, extra=details(lease),
+            lease.id, lease.task, lease.queue, self._text(error), PAUSE, extra=details(lease),
         )  # fmt: skip
         raise RetryAfter(PAUSE, attempt=False) from error
 

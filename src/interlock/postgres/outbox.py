@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
@@ -9,13 +10,15 @@ from interlock.app import App
 from interlock.app.task import AsyncTask, Task
 from interlock.postgres import connections
 from interlock.postgres.database import Database
-from interlock.postgres.driver import SCHEMA
+from interlock.postgres.driver import SCHEMA, connect
+from interlock.postgres.rights import with_grants
 from interlock.postgres.rows import options_text
 from interlock.postgres.transactions import Transactions
 
 if TYPE_CHECKING:
     from interlock.app import envelope
     from interlock.app.middleware import Hooks
+    from interlock.postgres.explanation import RowExplanation
     from interlock.postgres.handling import RowInvocation
     from interlock.postgres.relay import Relay
     from interlock.retry import Retry
@@ -127,14 +130,13 @@ class Outbox:
             Exception: what the library of ``db`` raises.
         """
         values, ready = self._row(task, args, kwargs)
-        hooks = self.app._hooks
         try:
             found = connections.one(db, self._insert, values)
             known = found is None
             if known:
                 found = connections.one(db, self._known, (values[0], values[6]))
         except BaseException as error:
-            hooks.after("on_send_error", ready.sending, error)
+            self._failed(ready, error)
             raise
         return self._sent(task, ready, found, known)
 
@@ -144,14 +146,13 @@ class Outbox:
         """Do what ``send`` does, on an asynchronous connection, cursor or session of psycopg,
         asyncpg or SQLAlchemy."""
         values, ready = self._row(task, args, kwargs)
-        hooks = self.app._hooks
         try:
             found = await connections.aone(db, self._insert, values)
             known = found is None
             if known:
                 found = await connections.aone(db, self._known, (values[0], values[6]))
         except BaseException as error:
-            hooks.after("on_send_error", ready.sending, error)
+            self._failed(ready, error)
             raise
         return self._sent(task, ready, found, known)
 
@@ -174,11 +175,36 @@ class Outbox:
         )
         return self.database.columns(values), ready
 
+    def _failed(self, ready: Any, error: BaseException) -> None:
+        if (text := with_grants(error, "producer", self.schema)) != str(error).strip():
+            error.add_note(text)
+        self.app._hooks.after("on_send_error", ready.sending, error)
+
     def _sent(self, task: Any, ready: Any, found: Any, known: bool) -> SentRow:
         # A row with the dedup string that ended meanwhile has no id any more.
         sent = SentRow(0 if found is None else found[0], known)
         self.app._hooks.after("after_send", ready.sending, task._job(sent.id, known))
         return sent
+
+    def explain(self, id: int) -> RowExplanation:
+        """Return what the row of a send waits for: its commit, the relay, or messages in the
+        engine.
+
+        Args:
+            id: that of ``SentRow``.
+
+        Raises:
+            WrongVersion: the database has no tables of this release.
+            InterlockError: the engine does not answer, or refuses.
+            Exception: what psycopg raises.
+        """
+        from interlock.client.admin.operator import Operator
+        from interlock.client.admin.server import Server
+        from interlock.postgres.explanation import explain
+
+        self.app._open("default")
+        with contextlib.closing(connect(self.database.url, "interlock explain")) as connection:
+            return explain(connection, self.schema, id, Operator(Server(self.app._client)))
 
     # -- For the app: see interlock.app.row -------------------------------------------------------
 

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.client.requests.thread_calls import drive
 from interlock.errors import EngineUnavailable, Full, PayloadError, ShutDown
+from interlock.postgres.report import Report
+from interlock.postgres.rights import with_grants
 from interlock.postgres.rows import StoredRow
 from interlock.postgres.schema import WrongVersion
 from interlock.runtime.limits import MAX_BATCH, MAX_CALL
@@ -39,6 +41,9 @@ LOCK_PAUSE = 1.0
 FULL = 0.05
 """Seconds after which a full window is counted again."""
 LONGEST_PAUSE = 5.0
+LONGEST_TURN = 60.0
+"""Seconds without a report after which the relay hangs."""
+FULL_WINDOW = "the window is full"
 
 
 class Stopped(Exception):
@@ -55,6 +60,19 @@ class Relay:
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
         self._wake: tuple[int, int] | None = None
+        self._report: Report | None = None
+        """While this relay has the lock."""
+
+    @property
+    def is_active(self) -> bool:
+        """This relay has the lock."""
+        return self._report is not None
+
+    @property
+    def hangs(self) -> bool:
+        """This relay has the lock, and its loop has not turned for a minute."""
+        report = self._report
+        return report is not None and time.monotonic() - report.turned > LONGEST_TURN
 
     def start(self) -> None:
         """Begin. Raises ValueError if no database is named, ImportError without psycopg."""
@@ -99,7 +117,8 @@ class Relay:
             except (*database.errors, WrongVersion, OSError) as error:
                 failures += 1
                 pause = min(0.1 * 2 ** min(failures, 10), LONGEST_PAUSE)
-                _log.warning("the relay has no database: %s; trying again in %.3g s", error, pause)
+                text = with_grants(error, "relay", self._outbox.schema)
+                _log.warning("the relay has no database: %s; trying again in %.3g s", text, pause)
             except Exception:
                 _log.exception("the relay failed; trying again in %.3g s", LONGEST_PAUSE)
                 pause = LONGEST_PAUSE
@@ -115,14 +134,22 @@ class Relay:
             # Not by a statement that waits: its snapshot would stop every vacuum.
             self._pause(LOCK_PAUSE)
         _log.info("the relay of the outbox %r begins", name)
+        self._report = Report(connection)
+        try:
+            self._relay_to_engines(connection, self._report, prefix)
+        finally:
+            self._report = None
+
+    def _relay_to_engines(self, connection: Any, report: Report, prefix: str) -> None:
         failures = 0
         while True:
             try:
                 with self._engine_session() as session:
-                    self._relay(connection, session, prefix)
+                    self._relay(connection, session, report, prefix)
             except EngineUnavailable as error:
                 failures += 1
                 pause = min(0.05 * 2 ** min(failures, 10), LONGEST_PAUSE)
+                report.write(f"the engine does not answer: {error}")
                 _log.warning(
                     "the relay lost its engine: %s; it starts again at the oldest row in %.3g s",
                     error, pause,
@@ -137,12 +164,13 @@ class Relay:
         finally:
             session.close()
 
-    def _relay(self, connection: Any, session: Session[Any], prefix: str) -> None:
+    def _relay(self, connection: Any, session: Session[Any], report: Report, prefix: str) -> None:
         """Put what is there, then what comes, until this session of the engine ends."""
         # Connected before the first read: what is read later is put into this engine, or nowhere.
         drive(self._client._engine.greet(), session)
         position = connection.position(self._outbox.window)
         poll = self._outbox.database.poll
+        report.position = position
         queues: dict[str, Any] = {}
         while True:
             rows = position.read(READ)
@@ -153,6 +181,7 @@ class Relay:
                     queue = queues[name] = self._client.queue(name, bytes, **options)
                 for some in _calls(messages):
                     self._put(queue, some, session)
+            report.write(FULL_WINDOW if position.is_full else None)
             if self._stopped.is_set():
                 raise Stopped
             if not rows:
@@ -187,6 +216,8 @@ class Relay:
                 if not told:
                     _log.warning("the relay waits: %s", error)
                     told = True
+                if self._report is not None:
+                    self._report.write(str(error))
                 self._pause(FULL)
 
     def _pause(self, seconds: float) -> None:

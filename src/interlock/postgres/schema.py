@@ -97,7 +97,14 @@ _VERSIONS = (
         """
 create table @.outbox_meta (
     version integer not null,
-    prefix text not null default substr(md5(random()::text || clock_timestamp()::text), 1, 12)
+    prefix text not null default substr(md5(random()::text || clock_timestamp()::text), 1, 12),
+    -- What the relay reports; see the reference.
+    relay text,                      -- its process
+    session integer,                 -- its server process
+    position bigint not null default 0,
+    gaps integer not null default 0,
+    waits text,
+    reported timestamptz
 );""",
         "insert into @.outbox_meta (version) values (0);",
         "create sequence @.outbox_numbers;",
@@ -127,6 +134,7 @@ create table @.outbox (
         """
 create unique index outbox_by_dedup on @.outbox (queue, dedup)
     where dedup is not null and state is distinct from 'dead';""",
+        "create index outbox_by_state on @.outbox (state, id) where state is not null;",
         """
 -- With its owner's rights: a sender needs only to insert. All names are qualified, because the
 -- sender chooses the search path.

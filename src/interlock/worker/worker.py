@@ -74,6 +74,18 @@ class Beside(Protocol):
         """Wait up to ``timeout`` until the work that has begun is done; after ``stop``."""
 
 
+class BesideRelay(Beside, Protocol):
+    """The relay of an outbox."""
+
+    @property
+    def is_active(self) -> bool:
+        """It relays; at most one of all workers does."""
+
+    @property
+    def hangs(self) -> bool:
+        """It is active, and does nothing."""
+
+
 class Worker:
     """Handles the messages of an app's queues; made by ``App.worker``.
 
@@ -87,8 +99,10 @@ class Worker:
         settings: WorkerSettings,
         url: str,
         beside: Sequence[Beside] = (),
+        relay: BesideRelay | None = None,
     ) -> None:
         self.settings = settings
+        self._relay = relay
         self._beside = beside
         self._audit: Audit | None = None
         self._open_queue = open_queue
@@ -181,7 +195,8 @@ class Worker:
 
     def answers(self, timeout: float) -> bool:
         """Return whether it responds within ``timeout``, rather than hangs."""
-        return self._owner.answers(timeout)
+        relay = self._relay
+        return self._owner.answers(timeout) and (relay is None or not relay.hangs)
 
     def _source(self, name: str, kind: Kind) -> Source:
         # A separate handle each, because each may wait in a call.
@@ -354,6 +369,7 @@ class Worker:
             ["concurrency", [], self.settings.concurrency],
             ["processes", [], 1],
             ["info", [_core.__version__, self.settings.pool], 1],
+            ["relays", [], int(self._relay is not None and self._relay.is_active)],
         ]
 
     def __enter__(self) -> Self:

@@ -50,7 +50,7 @@ function _shtab_interlock_using
   test "$_shtab_interlock_cmdpath" = "$argv"
 end
 
-set -g _shtab_interlock_commands replay queue 'queue list' 'queue stats' 'queue watch' 'queue hot' 'queue peek' 'queue explain' 'queue roots' 'queue revoke' 'queue retry' 'queue skip' 'queue bury' 'queue cancel' 'queue discard' 'queue pause' 'queue resume' 'queue seal' 'queue reopen' 'queue configure' 'queue dead-letters' 'queue requeue' 'queue barrier' 'queue purge' 'queue drop' 'queue export' 'queue import' 'queue install' 'queue check' table 'table create' 'table list' 'table info' 'table resize' 'table reset' 'table remove' 'table get' 'table set' 'table incr' 'table scan' 'table watch' 'table export' 'table import' node cluster 'cluster status' 'cluster nodes' 'cluster failover' 'cluster drain' 'cluster resync' 'cluster forget' 'cluster diff' store 'store cat' 'store tail' 'store verify' worker send cron 'cron list' 'cron next' 'cron run' dashboard top exporter hub 'hub info' 'hub topics' 'hub stores' 'hub clients' 'hub backup' pub sub postgres 'postgres migrate' 'postgres status' 'postgres dead' 'postgres requeue' 'postgres check' completion
+set -g _shtab_interlock_commands replay queue 'queue list' 'queue stats' 'queue watch' 'queue hot' 'queue peek' 'queue explain' 'queue roots' 'queue revoke' 'queue retry' 'queue skip' 'queue bury' 'queue cancel' 'queue discard' 'queue pause' 'queue resume' 'queue seal' 'queue reopen' 'queue configure' 'queue dead-letters' 'queue requeue' 'queue barrier' 'queue purge' 'queue drop' 'queue export' 'queue import' 'queue install' 'queue check' table 'table create' 'table list' 'table info' 'table resize' 'table reset' 'table remove' 'table get' 'table set' 'table incr' 'table scan' 'table watch' 'table export' 'table import' node cluster 'cluster status' 'cluster nodes' 'cluster failover' 'cluster drain' 'cluster resync' 'cluster forget' 'cluster diff' store 'store cat' 'store tail' 'store verify' worker send cron 'cron list' 'cron next' 'cron run' dashboard top exporter hub 'hub info' 'hub topics' 'hub stores' 'hub clients' 'hub backup' pub sub postgres 'postgres migrate' 'postgres status' 'postgres dead' 'postgres requeue' 'postgres explain' 'postgres check' completion
 set -g _shtab_interlock_opts_with_value --ack --advertise --after --allow-host --app --args --attempts --base-path --ca --capacity --cluster --concurrency --config --convert-kids --count --data --database --dc --dead-ttl --dedup --dedup-window --delay --drain --drain-timeout --durability --every --exec --expires --factor --file --first --format --from --git --host --http --jitter --journal --keep --key --key-size --keys --kw --kwargs --lease --limit --lines --link --link-stream --log-format --log-level --login --longest --machine --match --max-staleness --maxbytes --maxdead --maxsize --metrics --mode --most-queues --name --new-key --new-shared --node --on-full --overflow --partitions --path --payload --peer-ca --peer-user --picture --pid --pool --port --priority --processes --queues --ready-file --record --record-limit --record-sample --schema --seconds --settle --slow-wait --state --stream --stuck --table --then --timeout --to --token-file --tombstone-age --ttl --unix --unkeyed --upstream --upstreams --url --wait --watch --way --work --workers
 
 complete -c interlock -e
@@ -462,6 +462,8 @@ complete -c interlock -n '_shtab_interlock_using exporter' -l port -x -d 'addres
 complete -c interlock -n '_shtab_interlock_using exporter' -l queues -x -d 'report only queues whose names match this pattern (*)'
 complete -c interlock -n '_shtab_interlock_using exporter' -l keys -x -d 'number of keys with the most messages to report for each of the 100 fullest queues; each key is a label, so each new one is a new series (none)'
 complete -c interlock -n '_shtab_interlock_using exporter' -l most-queues -x -d 'maximum number of queues with their own lines; the others are summed as queue="other" (1000)'
+complete -c interlock -n '_shtab_interlock_using exporter' -l database -x -d 'URL of the database of an outbox, to report its rows and its relay too (the variable INTERLOCK_POSTGRES_URL)'
+complete -c interlock -n '_shtab_interlock_using exporter' -l schema -x -d 'schema of the outbox (interlock)'
 complete -c interlock -n '_shtab_interlock_using exporter' -l log-format -xka "text json" -d 'format of log lines (text)'
 complete -c interlock -n '_shtab_interlock_using exporter' -l print-dashboard -d 'print a Grafana dashboard and exit'
 complete -c interlock -n '_shtab_interlock_using exporter' -l print-rules -d 'print alert rules for Prometheus and exit'
@@ -530,7 +532,7 @@ complete -c interlock -n '_shtab_interlock_using postgres migrate' -l sql -d 'pr
 complete -c interlock -n '_shtab_interlock_using postgres migrate' -l database -x -d 'URL of the database (INTERLOCK_POSTGRES_URL)'
 complete -c interlock -n '_shtab_interlock_using postgres migrate' -l schema -x -d 'schema of the tables (interlock)'
 complete -c interlock -n '_shtab_interlock_using postgres migrate' -l json -d 'print JSON'
-complete -c interlock -n '_shtab_interlock_using postgres; and test $_shtab_interlock_npos -eq 0' -a status -d 'show the number of rows, the oldest, and the relay'
+complete -c interlock -n '_shtab_interlock_using postgres; and test $_shtab_interlock_npos -eq 0' -a status -d 'show the number of rows, the oldest, gaps, and the relay'
 complete -c interlock -n '_shtab_interlock_using postgres status' -s h -l help -d 'show this help message and exit'
 complete -c interlock -n '_shtab_interlock_using postgres status' -l database -x -d 'URL of the database (INTERLOCK_POSTGRES_URL)'
 complete -c interlock -n '_shtab_interlock_using postgres status' -l schema -x -d 'schema of the tables (interlock)'
@@ -547,6 +549,12 @@ complete -c interlock -n '_shtab_interlock_using postgres requeue' -l all -d 'al
 complete -c interlock -n '_shtab_interlock_using postgres requeue' -l database -x -d 'URL of the database (INTERLOCK_POSTGRES_URL)'
 complete -c interlock -n '_shtab_interlock_using postgres requeue' -l schema -x -d 'schema of the tables (interlock)'
 complete -c interlock -n '_shtab_interlock_using postgres requeue' -l json -d 'print JSON'
+complete -c interlock -n '_shtab_interlock_using postgres; and test $_shtab_interlock_npos -eq 0' -a explain -d 'show what a row waits for, from its commit to its message'
+complete -c interlock -n '_shtab_interlock_using postgres explain' -s h -l help -d 'show this help message and exit'
+complete -c interlock -n '_shtab_interlock_using postgres explain' -l url -x -d 'the engine: interlock://HOST:PORT of a hub, redis://USER:PASSWORD@HOST:PORT, rediss://, redis+cluster://, unix:PATH (the variable INTERLOCK_URL)'
+complete -c interlock -n '_shtab_interlock_using postgres explain' -l database -x -d 'URL of the database (INTERLOCK_POSTGRES_URL)'
+complete -c interlock -n '_shtab_interlock_using postgres explain' -l schema -x -d 'schema of the tables (interlock)'
+complete -c interlock -n '_shtab_interlock_using postgres explain' -l json -d 'print JSON'
 complete -c interlock -n '_shtab_interlock_using postgres; and test $_shtab_interlock_npos -eq 0' -a check -d 'check the tables'
 complete -c interlock -n '_shtab_interlock_using postgres check' -s h -l help -d 'show this help message and exit'
 complete -c interlock -n '_shtab_interlock_using postgres check' -l restored -d 'the database was restored: draw a new prefix for dedup strings, so that no row is taken for one that was handled before the restore'
