@@ -105,7 +105,7 @@ class AppTasks:
         declared, count = task.declared, len(sent.args)
         if declared.transaction is not None:
             return
-        if task.is_async or declared.timeout is not None or declared.result_ttl > 0 or sent.kwargs:
+        if declared.timeout is not None or declared.result_ttl > 0 or sent.kwargs:
             return
         begins = head(payload)
         if not begins or begins != envelope.plain_head(task.name, count):
@@ -113,7 +113,7 @@ class AppTasks:
         decode = task.types.placed(count)
         if decode is not None and task.parameters.fewest <= count <= task.parameters.most:
             self._plain[begins] = PlainCall(
-                task.function, decode, len(begins) - 1, invocation.retry, task.name
+                task.function, decode, len(begins) - 1, invocation.retry, task.name, task.is_async
             )
 
 

@@ -233,6 +233,7 @@ def test_handlers_that_compute_run_in_batches_and_return_to_the_pool(
     computes.set()
     monkeypatch.setattr(ThreadPool, "only_compute", property(lambda pool: computes.is_set()))
     monkeypatch.setattr(batch_runner, "waits", lambda: waited[0])
+    monkeypatch.setattr(batch_runner, "thread_time", lambda: 0.0)
     monkeypatch.setattr(batch_runner, "RETRIED", 60.0 if ends == "waits" else -60.0)
 
     @app.task(keys="{key}")

@@ -14,7 +14,7 @@ from interlock import Reject, RetryAfter
 from interlock.app import App
 from interlock.client.faces import handler_time
 from interlock.retry import Retry
-from interlock.worker.loop.batch_runner import BatchRun
+from interlock.worker.loop.batch_run import BatchRun
 from interlock.worker.message import meter
 from interlock.worker.message.execution import ACKED
 from interlock.worker.message.meter import BOUNDS, OTHER, Meter, Reading

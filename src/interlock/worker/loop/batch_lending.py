@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from interlock.client.faces import handler_time
+from interlock.worker.loop.batch_run import BatchRun
 from interlock.worker.loop.batch_runner import (
     BatchEvents,
-    BatchRun,
     BatchRunner,
     BatchThread,
     Returned,
@@ -15,6 +15,7 @@ from interlock.worker.loop.batch_runner import (
 from interlock.worker.loop.state import Straggler, WorkerState
 from interlock.worker.message.execution import RELEASED, Execution
 from interlock.worker.message.source import Call, Source, SourceState, count_outcome
+from interlock.worker.pools.loop_pool import LoopPool
 from interlock.worker.pools.thread_pool import ThreadPool
 
 __all__ = ["BatchLending"]
@@ -37,12 +38,13 @@ class BatchLending:
         if self._thread is None:
             self._thread = BatchThread(source.name)
         state = self._state
-        assert isinstance(state.pool, ThreadPool)
+        assert isinstance(state.pool, ThreadPool | LoopPool)
         # When they return to the pool, it looks again.
         state.pool.computed = 0
         state.runner = runner = BatchRunner(
-            source, state.tasks, state.times, state.audit, self._events, state.alone, self._thread
-        )
+            source, state.tasks, state.times, state.audit, self._events, state.alone, self._thread,
+            state.loop,
+        )  # fmt: skip
         self._seen = (None, 0, 0.0)
         pending = source.taken()
         try:
@@ -79,6 +81,14 @@ class BatchLending:
             self._seen = (run, run.at, now)
         elif now - since > handler_time.LATE and run.at:
             self._take_over(runner, run, since)
+            if self._state.runner is None:
+                self._state.times.slow(held_up=True)
+
+    def call_waits(self, runner: BatchRunner, run: BatchRun) -> None:
+        """Take over the rest of a batch in which a coroutine waits."""
+        call = run.suspended
+        if call is not None and self._state.runner is runner and runner.run is run:
+            self._take_over(runner, run, call.began)
             if self._state.runner is None:
                 self._state.times.slow(held_up=True)
 
@@ -138,9 +148,12 @@ class BatchLending:
             return
         execution = Execution(run.batch, held, invocation, run.source, since, since)
         execution.claim()
-        execution.at = runner.ident
-        assert isinstance(self._state.pool, ThreadPool)
-        self._state.pool.adopt(runner.ident, runner.thread.runner)
+        if run.task is not None:
+            execution.at = run.task
+        else:
+            execution.at = runner.ident
+            assert isinstance(self._state.pool, ThreadPool)
+            self._state.pool.adopt(runner.ident, runner.thread.runner)
         self._state.executions[id(execution)] = execution
         self._state.stragglers[run] = Straggler(runner, done, others, execution)
 
@@ -148,8 +161,8 @@ class BatchLending:
         """Handle the end of the handler that held up a batch."""
         runner, done, others, execution = self._state.stragglers.pop(run)
         source = run.source
-        assert isinstance(self._state.pool, ThreadPool)
-        self._state.pool.forget(runner.ident)
+        if isinstance(self._state.pool, ThreadPool):
+            self._state.pool.forget(runner.ident)
         outcome = run.outcome(run.at)
         if execution is not None and outcome is not None:
             execution.end()

@@ -8,6 +8,7 @@ stretch.
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import logging
 import threading
@@ -15,27 +16,30 @@ import time
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from time import thread_time
 from typing import TYPE_CHECKING, Protocol
 
 from interlock.client.faces import batch as batches
 from interlock.client.faces import handler_time
-from interlock.client.faces.batch import END, BatchProgress, LeasedBatch
+from interlock.client.faces.batch import END, LeasedBatch
 from interlock.client.wire import messages as wire
 from interlock.errors import EngineUnavailable, ShutDown
 from interlock.message import _current
 from interlock.retry import Retry
 from interlock.runtime import forks
+from interlock.worker.loop.batch_run import BatchRun
 from interlock.worker.message.execution import (
     ACKED,
     Outcome,
-    TaskLease,
+    ahandle,
     judge,
-    lease_at,
     tell_ended,
 )
 from interlock.worker.message.meter import BOUNDS
-from interlock.worker.message.source import CallThread, Pending, Source, count_outcome, pending
-from interlock.worker.message.tasks import HEAD, TASK_AT, NotHere, Tasks, head
+from interlock.worker.message.source import CallThread, Pending, Source, count_outcome
+from interlock.worker.message.tasks import HEAD, TASK_AT, NotHere, Tasks
+from interlock.worker.pools.loop_pool import LoopPool
+from interlock.worker.pools.suspended_call import SuspendedCall, first_step
 from interlock.worker.pools.thread_pool import Runner, waits
 
 if TYPE_CHECKING:
@@ -43,10 +47,9 @@ if TYPE_CHECKING:
     from interlock.worker.reports.audit import Audit
     from interlock.worker.reports.recorder import Recorder
 
-__all__ = ["BatchEvents", "BatchRun", "BatchRunner", "BatchThread", "Returned"]
+__all__ = ["BatchEvents", "BatchRunner", "BatchThread", "Returned"]
 
 _log = logging.getLogger("interlock.worker")
-_ALL = slice(None)
 
 
 class BatchEvents(Protocol):
@@ -54,6 +57,9 @@ class BatchEvents(Protocol):
 
     def batches_ended(self, runner: BatchRunner, returned: Returned) -> None:
         """Note that the stretch is over: the source belongs to the owner again."""
+
+    def batch_waits(self, runner: BatchRunner, run: BatchRun) -> None:
+        """Note that a coroutine waits in the middle of a batch."""
 
     def straggler_ended(self, run: BatchRun) -> None:
         """Note the end of the message that was running when the owner took over the rest of its
@@ -71,83 +77,6 @@ class Returned:
     """The last lease call returned nothing."""
     error: BaseException | None = None
     """The engine was not reached, or refused the call."""
-
-
-class BatchRun(BatchProgress):
-    """A running batch, with the outcomes of its messages so far. See ``BatchProgress``."""
-
-    __slots__ = (
-        "_leases", "_tasks", "began", "begun", "done", "others", "slow", "source", "turns",
-    )  # fmt: skip
-
-    def __init__(self, source: Source, tasks: Tasks, batch: LeasedBatch, began: float) -> None:
-        super().__init__(batch)
-        self.source = source
-        self._tasks = tasks
-        self.began = began
-        self.done: list[int] = []
-        """Messages whose handlers returned and that keep no result."""
-        self.others: list[tuple[int, Outcome]] = []
-        """Messages with any other outcome."""
-        self.turns: list[tuple[int, float, str]] = []
-        """For a meter: the number of the first message of a new task, the time it began, and the
-        task."""
-        self.slow: list[tuple[int, float]] = []
-        """For a meter: the numbers of the slow messages, and their seconds."""
-        self.begun = 0.0
-        """For a meter, once the batch is no longer handled here: the time at which the last message
-        began."""
-        self._leases: dict[int, TaskLease] = {}
-
-    def lease(self, at: int) -> TaskLease:
-        """Return the lease of a message as its handler sees it; the same object each time."""
-        found = self._leases.get(at)
-        if found is None:
-            made = lease_at(self.source.name, self.batch, at)
-            call = self._tasks.plain.get(head(made.payload))
-            if call is not None:
-                made.task = call.task
-            found = self._leases.setdefault(at, made)
-        return found
-
-    @property
-    def ended(self) -> int:
-        """Return how many of its messages have ended."""
-        return len(self.done) + len(self.others)
-
-    def turn(self, began: float, task: str) -> None:
-        """Note the task of the message that has just begun."""
-        if not self.turns or self.turns[-1][2] != task:
-            self.turns.append((self.ended, began, task))
-
-    def settlements(self) -> list[wire.Settlement]:
-        """Return the settlements of its messages, in the order of ``pending``; the messages are no
-        longer renewed."""
-        batch, done = self.batch, self.done
-        if len(done) == len(batch.places):
-            batch.all_settled()
-            return batch.acking(done)
-        for at in done:
-            batch.settled(int(batch.reply[at]))
-        return batch.acking(done) + [one.settlement for one in self._pending_others()]
-
-    def pending(self, done: slice = _ALL, others: slice = _ALL) -> list[Pending]:
-        """Return the settlements of its messages, one each; or only those of ``done`` and
-        ``others``."""
-        batch = self.batch
-        found = [pending(batch, self.lease(at), ACKED) for at in self.done[done]]
-        return found + self._pending_others(others)
-
-    def outcome(self, at: int) -> Outcome | None:
-        """Return the outcome of the message that was handled last; None: it has not ended."""
-        if self.done and self.done[-1] == at:
-            return ACKED
-        if self.others and self.others[-1][0] == at:
-            return self.others[-1][1]
-        return None
-
-    def _pending_others(self, others: slice = _ALL) -> list[Pending]:
-        return [pending(self.batch, self.lease(at), outcome) for at, outcome in self.others[others]]
 
 
 @dataclass(slots=True)
@@ -193,8 +122,10 @@ class BatchRunner:
         events: BatchEvents,
         alone: bool,
         thread: BatchThread,
+        loop: LoopPool | None = None,
     ) -> None:
-        """``alone``: no other place exists, so coroutine functions run here too."""
+        """``alone``: no other place exists, so coroutine functions run here too. ``loop``: handlers
+        run there, and are coroutine functions."""
         self.run: BatchRun | None = None
         """The batch that is being handled."""
         self.thread = thread
@@ -203,7 +134,7 @@ class BatchRunner:
         """The last batches, which the next call settles."""
         self.ident = 0
         self._source, self._tasks, self._times, self._audit = source, tasks, times, audit
-        self._events, self._alone = events, alone
+        self._events, self._alone, self._loop = events, alone, loop
         self._pending: list[Pending] = []
         self._stopping = False
         self._more = True
@@ -385,8 +316,10 @@ class BatchRunner:
         started, times = time.monotonic(), self._times
         until = min(started + handler_time.LONGEST_RUN, run.began + self._source.lease)
         run.began = started
-        waited = waits() if times.computing else 0
-        mine = self._loop(run, until, returned)
+        if self._loop is None:
+            mine = bool(self._run(run, until, returned))
+        else:
+            mine = self._loop.run_slices(lambda: self._slice(run, until, returned))
         count = run.ended
         if not mine:
             self._events.straggler_ended(run)
@@ -399,13 +332,38 @@ class BatchRunner:
         if self._source.meter is not None:
             self._source.meter.handled(run, 0, count, ended)
         times.batch_ended(ended - started, count)
-        if times.computing and (waits() - waited > count // 2 or ended > self._retried):
-            # They wait, and would do so side by side; or it is time to look whether they now
-            # compute without the interpreter.
+        if self._loop is None and times.computing and ended > self._retried:
+            # It is time to look whether they now compute without the interpreter.
             times.slow()
         return True
 
-    def _loop(self, run: BatchRun, until: float, returned: Returned) -> bool:
+    async def _slice(self, run: BatchRun, until: float, returned: Returned) -> bool | None:
+        """Handle messages of a batch in one task, until one waits; see ``_run``."""
+        run.task = asyncio.current_task()
+        mine = self._run(run, until, returned)
+        if run.suspended is not None:
+            self._events.batch_waits(self, run)
+            await self._end_suspended(run, run.suspended)
+        return mine
+
+    async def _end_suspended(self, run: BatchRun, call: SuspendedCall) -> None:
+        at, began = run.at, forks.count
+        try:
+            result = await call
+        except BaseException as error:
+            forks.end_if_forked(began, error)
+            what = "was cancelled" if issubclass(type(error), asyncio.CancelledError) else "raised"
+            held = run.lease(at)
+            held._began = call.began
+            outcome = judge(call.retry or Retry(), held, error, what)
+        else:
+            outcome = ACKED if call.retry is not None else result
+        self._ended_other(run, at, outcome, call.began)
+        run.suspended = None
+
+    def _run(self, run: BatchRun, until: float, returned: Returned) -> bool | None:
+        """Handle messages of a batch. True: END was taken; False: the owner has it; None: on a
+        loop, what has not begun needs another task."""
         # As little work per message as possible: everything common is done before the loop.
         reply, take, done = run.batch.reply, run.waiting.popleft, run.done.append
         payload_at, handling, audit = wire.PAYLOAD, _current.set, self._audit
@@ -413,9 +371,27 @@ class BatchRunner:
         measured, of, moment = self._source.meter is not None, None, clock() + MOMENT
         # Log lines carry their own time, so they are logged message by message.
         plain = {} if run.batch.told_from is not None else self._tasks.plain
+        task, here, now = run.task, run.task is not None, 0.0
+        pause = clock() + LONGEST_SLICE
+        computing, waited = self._loop is None and self._times.computing, 0
+        computed, counted = thread_time(), waits() if computing else 0
         token = handling(None)
         try:
             while True:
+                if task is not None and (now > pause or task.cancelling()):
+                    if measured and (now := clock()) > moment:
+                        run.slow.append((run.ended - 1, now - moment + MOMENT))
+                    return None
+                if computing and now:
+                    before, computed = computed, thread_time()
+                    if computed - before > (clock() - now) / 2:
+                        waited = 0
+                    elif counted != (counted := waits()):
+                        # Otherwise this thread was only kept from the processor.
+                        waited += 1
+                        if waited == MOST_WAITED:
+                            self._leave(run, [], returned)
+                            return bool(returned.leased)
                 try:
                     at = take()
                 except IndexError:
@@ -426,7 +402,7 @@ class BatchRunner:
                 run.at = at
                 now = clock()
                 if now > until:
-                    self._leave(run, at, returned)
+                    self._leave(run, [at], returned)
                     return bool(returned.leased)
                 if measured:
                     if now > moment:
@@ -437,7 +413,7 @@ class BatchRunner:
                 name = payload[TASK_AT] if len(payload) > TASK_AT else 0
                 call = plain.get(payload[: name - HEAD])
                 arguments = None
-                if call is not None:
+                if call is not None and call.is_async is here:
                     try:
                         arguments = call.decode(payload[call.arguments :])
                     except Exception:
@@ -447,7 +423,7 @@ class BatchRunner:
                     if self._handle_other(run, at, returned, now if measured else None):
                         of = None
                         continue
-                    return bool(returned.leased)
+                    return None if run.suspended is not None else bool(returned.leased)
                 if measured and call is not of:
                     of = call
                     run.turns.append((len(run.done) + len(run.others), now, call.task))
@@ -455,7 +431,16 @@ class BatchRunner:
                     audit.begun(run.lease(at))
                 handling((run, at))
                 try:
-                    copy_context().run(call.function, *arguments)
+                    if here:
+                        context = copy_context()
+                        coroutine, awaited = context.run(first_step, call.function, *arguments)
+                        if coroutine is not None:
+                            run.suspended = SuspendedCall(
+                                context, coroutine, awaited, now, call.retry
+                            )
+                            return None
+                    else:
+                        copy_context().run(call.function, *arguments)
                 except BaseException as error:
                     forks.end_if_forked(began, error)
                     held = run.lease(at)
@@ -480,15 +465,16 @@ class BatchRunner:
         try:
             invocation = tasks.prepare(held)
         except NotHere:
-            return self._leave(run, at, returned)
+            return self._leave(run, [at], returned)
         except Exception as error:
             if measured is not None:
                 run.turn(measured, held.task)
             run.others.append((at, judge(Retry(), held, error)))
             return True
-        if invocation.is_async and not self._alone:
+        on_loop = self._loop is not None
+        if invocation.is_async is not on_loop and (on_loop or not self._alone):
             # This needs a thread of its own, where it may wait.
-            return self._leave(run, at, returned)
+            return self._leave(run, [at], returned)
         tasks.learn(invocation, held.payload)
         if measured is not None:
             run.turn(measured, held.task)
@@ -497,26 +483,44 @@ class BatchRunner:
         started = time.monotonic()
         if invocation.timeout is not None:
             run.batch.grant.bound(held.id, started + invocation.timeout)
-        outcome = self.thread.runner.handled(invocation, held)
-        if invocation.timeout is not None:
-            run.batch.grant.bound(held.id, None)
-        if audit is not None:
-            tell_ended(audit, held, outcome)
-        if outcome.how == "ack" and run.batch.told_from is not None:
-            run.batch.log_handled(run.batch.message(at), time.monotonic() - started, held.task)
-        run.others.append((at, outcome))
+        if on_loop:
+            context = copy_context()
+            coroutine, found = context.run(first_step, ahandle, invocation, held)
+            if coroutine is not None:
+                run.suspended = SuspendedCall(context, coroutine, found, started, None)
+                return False
+            outcome: Outcome = found
+        else:
+            outcome = self.thread.runner.handled(invocation, held)
+        self._ended_other(run, at, outcome, started)
         return True
 
-    def _leave(self, run: BatchRun, at: int, returned: Returned) -> bool:
-        """Leave this message and the rest of its batch to the owner."""
+    def _ended_other(self, run: BatchRun, at: int, outcome: Outcome, began: float) -> None:
+        """Note the outcome of a message that is not a plain call, or that has waited."""
+        held = run.lease(at)
+        if run.batch.grant.bounds:
+            run.batch.grant.bound(held.id, None)
+        if self._audit is not None:
+            tell_ended(self._audit, held, outcome)
+        if outcome.how == "ack" and run.batch.told_from is not None:
+            run.batch.log_handled(run.batch.message(at), time.monotonic() - began, held.task)
+        run.others.append((at, outcome))
+
+    def _leave(self, run: BatchRun, begun: list[int], returned: Returned) -> bool:
+        """Leave the rest of a batch to the owner, after this message, if any."""
         places, mine = run.rest()
         if mine:
             self._times.slow()
-            returned.leased.append((run.batch, [at, *places], run.began))
+            returned.leased.append((run.batch, [*begun, *places], run.began))
         return False
 
 
 HOLD_OFF = 64
 RETRIED = 1.0
+MOST_WAITED = 2
+"""Messages in a row whose handlers mostly waited, after which a batch is abandoned: others could
+have run meanwhile."""
+LONGEST_SLICE = 0.005
+"""Seconds after which the loop of an asyncio pool gets a turn between two messages of a batch."""
 MOMENT = BOUNDS[0]
 """Seconds; shorter handlers are counted without an entry for each message."""

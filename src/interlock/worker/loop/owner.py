@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.client.faces import handler_time
 from interlock.worker.loop.batch_lending import BatchLending
-from interlock.worker.loop.batch_runner import BatchRun, BatchRunner, Returned
+from interlock.worker.loop.batch_run import BatchRun
+from interlock.worker.loop.batch_runner import BatchRunner, Returned
 from interlock.worker.loop.lease_plan import LeasePlan
 from interlock.worker.loop.state import Phase, WorkerState
 from interlock.worker.message.execution import Execution, Outcome, details, failure
@@ -127,6 +128,10 @@ class Owner:
     def batches_ended(self, runner: BatchRunner, returned: Returned) -> None:
         """See ``BatchEvents``."""
         self._events.put((self._batches.returned, (runner, returned)))
+
+    def batch_waits(self, runner: BatchRunner, run: BatchRun) -> None:
+        """See ``BatchEvents``."""
+        self._events.put((self._batches.call_waits, (runner, run)))
 
     def straggler_ended(self, run: BatchRun) -> None:
         """See ``BatchEvents``."""

@@ -30,12 +30,14 @@ from interlock.worker.message.execution import (
 )
 from interlock.worker.message.source import Source, count_outcome
 from interlock.worker.message.tasks import NotHere, Tasks
+from interlock.worker.pools.loop_pool import LoopPool
 from interlock.worker.pools.pool import Pool
 from interlock.worker.pools.thread_pool import COUNTS_WAITS, ThreadPool
 
 if TYPE_CHECKING:
     from interlock.client.faces.batch import LeasedBatch
-    from interlock.worker.loop.batch_runner import BatchRun, BatchRunner
+    from interlock.worker.loop.batch_run import BatchRun
+    from interlock.worker.loop.batch_runner import BatchRunner
     from interlock.worker.reports.audit import Audit
     from interlock.worker.reports.recorder import Recorder
     from interlock.worker.settings import WorkerSettings
@@ -206,7 +208,8 @@ class WorkerState:
         self.stragglers: dict[BatchRun, Straggler] = {}
         """Batches of which the owner has taken over the rest while one message was handled."""
         alone = len(settings.queues) == 1 and not settings.unkeyed
-        self.lends = alone and isinstance(pool, ThreadPool)
+        self.loop = pool if isinstance(pool, LoopPool) else None
+        self.lends = alone and isinstance(pool, ThreadPool | LoopPool)
         """Quick handlers may be run in batches."""
         self.alone = settings.concurrency == 1
         self.deferrals = Deferrals()
@@ -372,13 +375,18 @@ class WorkerState:
         if source.meter is not None:
             source.meter.ended(execution, outcome, settles=not over)
         if self.runner is None:
-            if execution.invocation.is_async and self.lends:
+            on_loop = self.loop is not None
+            if self.lends and execution.invocation.is_async is not on_loop:
                 # This needs a thread of its own, where it may wait.
                 self.times.slow()
             else:
+                computes = self.pool.only_compute
                 if self.lends:
-                    self.times.computing = COUNTS_WAITS and self.pool.only_compute
+                    self.times.computing = computes and (on_loop or COUNTS_WAITS)
                 self.times.ended(took)
+                if self.lends and on_loop and not computes:
+                    # However briefly they wait, a batch would end there.
+                    self.times.slow()
         self.forget(execution)
 
     def forget(self, execution: Execution) -> None:

@@ -17,7 +17,7 @@ from interlock.client.wire import messages as wire
 
 if TYPE_CHECKING:
     from interlock.client.faces.batch import LeasedBatch
-    from interlock.worker.loop.batch_runner import BatchRun
+    from interlock.worker.loop.batch_run import BatchRun
     from interlock.worker.message.execution import Execution, Outcome, TaskLease
 
 __all__ = ["BOUNDS", "OTHER", "UNREADABLE", "Histogram", "Meter", "Reading", "outcome_name"]

@@ -95,15 +95,17 @@ class Tasks(Protocol):
 
 
 class PlainCall(NamedTuple):
-    """A way to call a task from its payload in the common case: a plain function with positional
+    """A way to call a task from its payload in the common case: a function with positional
     arguments, without hooks, a timeout or a kept result."""
 
-    function: Callable[..., object]
+    function: Callable[..., Any]
     decode: Callable[[bytes], tuple[Any, ...]]
     """Decode the arguments, from ``arguments`` on; raises what msgspec raises."""
     arguments: int
     retry: Retry
     task: str
+    is_async: bool
+    """The function is a coroutine function."""
 
 
 def head(payload: bytes) -> bytes:

@@ -7,15 +7,17 @@ import collections
 import contextlib
 import contextvars
 import logging
+import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 from interlock.aio import stack_of
 from interlock.worker.message.execution import RELEASED, Execution, Outcome, ahandle, handle, judge
 from interlock.worker.message.scope import LONGEST_LEAVE, HeldScope, Scope
 from interlock.worker.pools.pool import PoolEvents
-from interlock.worker.pools.thread_pool import stack_at
+from interlock.worker.pools.thread_pool import COMPUTED, stack_at
 
 __all__ = ["LoopPool"]
 
@@ -37,6 +39,14 @@ class LoopPool:
         self._ended: list[tuple[Execution, Outcome]] = []
         """Ended handlers since the loop last reported some."""
         self._closed = False
+        self._context = contextvars.copy_context()
+        """The context in which each handler begins."""
+        self.computed = 0
+        """Handlers in a row that never waited."""
+        self._turn = 0
+        """Number of the loop's turns in which a handler began or continued."""
+        self._counts_turn = False
+        """The end of this turn will be counted."""
 
     @property
     def places(self) -> int:
@@ -74,8 +84,8 @@ class LoopPool:
 
     @property
     def only_compute(self) -> bool:
-        """See ``Pool``: it has no threads to choose from."""
-        return False
+        """See ``Pool``: no handler waits, so a task for each gains nothing."""
+        return self.computed >= COMPUTED
 
     def look(self) -> None:
         """See ``Pool``: no place is free while a message waits."""
@@ -93,6 +103,39 @@ class LoopPool:
 
     def tell_lost(self, execution: Execution) -> None:
         """See ``Pool``: the handler's lease knows by itself."""
+
+    def run_slices(self, begin: Callable[[], Coroutine[Any, Any, bool | None]]) -> bool:
+        """Run coroutines on the loop, each as a task, until one returns other than None; return
+        that. Called by the thread of batches.
+
+        The loop takes a turn between two of them. A cancellation that a handler leaves behind ends
+        with its task.
+        """
+        assert self._loop is not None
+        loop = self._loop
+        ended: queue.SimpleQueue[bool | BaseException] = queue.SimpleQueue()
+        found: list[bool | None] = []
+
+        async def run() -> None:
+            found.append(await begin())
+
+        def start() -> None:
+            loop.create_task(run()).add_done_callback(go_on)
+
+        def go_on(task: asyncio.Task[None]) -> None:
+            last = found.pop() if found else None
+            if last is not None:
+                ended.put(last)
+            elif not task.cancelled() and (error := task.exception()) is not None:
+                ended.put(error)
+            else:
+                start()
+
+        loop.call_soon_threadsafe(start)
+        result = ended.get()
+        if isinstance(result, BaseException):
+            raise result
+        return result
 
     def close(self) -> None:
         """See ``Pool``."""
@@ -133,7 +176,11 @@ class LoopPool:
         while waiting and len(tasks) < self._size:
             execution = waiting.popleft()
             if execution.claim():
-                execution.at = task = self._loop.create_task(self._handle(execution))
+                # Not the present context, which may be that of the handler that has just ended.
+                context = self._context.copy()
+                execution.at = task = self._loop.create_task(
+                    self._handle(execution), context=context
+                )
                 tasks.add(task)
 
     async def _handle(self, execution: Execution) -> None:
@@ -144,8 +191,11 @@ class LoopPool:
             else:
                 execution.begin(task)
                 if execution.invocation.is_async:
+                    turn = self._this_turn()
                     outcome = await ahandle(execution.invocation, execution.held)
+                    self.computed = self.computed + 1 if turn == self._turn else 0
                 else:
+                    self.computed = 0
                     outcome = await self._on_thread(execution)
         except BaseException as error:
             # No thread could be started, for instance.
@@ -158,6 +208,18 @@ class LoopPool:
         self._tasks.discard(task)
         if self._waiting:
             self._begin_next()
+
+    def _this_turn(self) -> int:
+        """Return the number of the loop's present turn: a handler that ends in another has
+        waited."""
+        if not self._counts_turn:
+            self._counts_turn = True
+            asyncio.get_running_loop().call_soon(self._end_turn)
+        return self._turn
+
+    def _end_turn(self) -> None:
+        self._turn += 1
+        self._counts_turn = False
 
     def _tell(self) -> None:
         ended, self._ended = self._ended, []

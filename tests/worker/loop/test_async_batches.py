@@ -1,0 +1,338 @@
+"""Coroutine functions that do not wait: messages of a batch share a task; until one waits."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter, defaultdict
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+from interlock import Reject, RetryAfter, current_lease
+from interlock.app import App
+from interlock.client.faces import handler_time
+from interlock.retry import Retry
+from interlock.worker.loop import batch_runner
+from tests.worker.workers import wait_for
+
+ENGINES = pytest.mark.parametrize("engine", ["memory", "redis", "hub"], indirect=True)
+THREADS = pytest.mark.parametrize("threads", [1, 4])
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any handler that does not wait is quick: what is tested is not how fast the machine is."""
+    monkeypatch.setattr(handler_time, "QUICK", 10.0)
+    monkeypatch.setattr(handler_time, "LONGEST_BATCH", 100.0)
+    monkeypatch.setattr(handler_time, "COMPUTED", 60.0)
+    monkeypatch.setattr(handler_time, "LATE", 60.0)
+    monkeypatch.setattr(handler_time, "LONGEST_RUN", 60.0)
+
+
+@pytest.fixture
+def batched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Numbers of messages that were handled in a batch, one for each batch."""
+    counts: list[int] = []
+    after = batch_runner.BatchRunner._handle
+
+    def handle(runner: Any, run: Any, returned: Any) -> bool:
+        try:
+            return after(runner, run, returned)
+        finally:
+            counts.append(run.ended)
+
+    monkeypatch.setattr(batch_runner.BatchRunner, "_handle", handle)
+    return counts
+
+
+def queue_of(app: App) -> Any:
+    return app._queue("default")
+
+
+@ENGINES
+@THREADS
+def test_coroutines_that_do_not_wait_share_tasks_and_keep_order(
+    app: App, threads: int, batched: list[int]
+) -> None:
+    seen: dict[int, list[int]] = defaultdict(list)
+    # Kept, so that no other has its number.
+    tasks: dict[int, Any] = {}
+    loops: set[Any] = set()
+
+    @app.task(keys="{key}")
+    async def quick(key: int, n: int) -> None:
+        task = asyncio.current_task()
+        tasks[id(task)] = task
+        loops.add(asyncio.get_running_loop())
+        assert threading.current_thread().name == "interlock-handlers"
+        async with asyncio.timeout(20):
+            seen[key].append(n)
+
+    for n in range(2000):
+        quick.send(n % 500, n)
+    with app.worker(pool="asyncio", threads=threads) as worker:
+        queue_of(app).join(60)
+    assert all(seen[key] == list(range(key, 2000, 500)) for key in range(500))
+    assert len(loops) == 1 and sum(batched) > 0 and len(tasks) < 2000 - sum(batched) // 2
+    figures = worker.figures()
+    assert (figures.handled, figures.failed, figures.lost, figures.violations) == (2000, 0, 0, 0)
+
+
+def test_each_message_of_a_shared_task_has_its_own_context_and_lease(
+    app: App, batched: list[int]
+) -> None:
+    variable: ContextVar[int] = ContextVar("variable")
+    found: dict[int, Any] = {}
+    later: dict[int, int] = {}
+
+    @app.task(keys="account:{n}")
+    async def quick(n: int) -> None:
+        assert variable.get(None) is None
+        variable.set(n)
+        found[n] = current_lease()
+        if n % 50 == 49:
+            await asyncio.sleep(0)
+            assert variable.get() == n and current_lease() is found[n]
+        else:
+            asyncio.get_running_loop().call_soon(note, n)
+
+    def note(n: int) -> None:
+        assert variable.get() == n
+        later[n] = current_lease().id
+
+    jobs = {n: quick.send(n) for n in range(600)}
+    with app.worker(pool="asyncio", threads=4) as worker:
+        queue_of(app).join(60)
+    assert sum(batched) > 0 and worker.figures().failed == 0
+    assert {n: lease.id for n, lease in found.items()} == {n: job.id for n, job in jobs.items()}
+    assert later == {n: job.id for n, job in jobs.items() if n % 50 != 49}
+
+
+@ENGINES
+@THREADS
+def test_a_coroutine_may_end_in_any_way_in_the_middle_of_a_batch(
+    app: App, threads: int, batched: list[int]
+) -> None:
+    seen: Counter[str] = Counter()
+    kinds = ("reject", "retry", "raise", "exit", "cancels", "leaves", "waits", "fine")
+
+    @app.task(keys="{n}", retry=Retry(3, first=0))
+    async def task(n: int) -> None:
+        # The first ones have batches begin.
+        what = kinds[n % len(kinds)] if n >= 400 else "fine"
+        seen[what] += 1
+        if what == "reject":
+            raise Reject("too large")
+        if what == "waits":
+            await asyncio.sleep(0)
+        if what == "leaves":
+            # It never waits, so the cancellation is not raised here, nor in the next message.
+            running = asyncio.current_task()
+            assert running is not None and not running.cancelling()
+            running.cancel()
+        if current_lease().attempt == 1:
+            if what == "retry":
+                raise RetryAfter(0)
+            if what == "raise":
+                raise LookupError(n)
+            if what == "exit":
+                raise SystemExit(3)
+            if what == "cancels":
+                raise asyncio.CancelledError
+
+    for n in range(800):
+        task.send(n)
+    with app.worker(pool="asyncio", threads=threads) as worker:
+        queue_of(app).join(60)
+        assert worker.broken is None
+    once = dict.fromkeys(("reject", "waits", "leaves"), 50) | {"fine": 450}
+    assert seen == once | dict.fromkeys(("retry", "raise", "exit", "cancels"), 100)
+    assert sum(batched) > 0
+    assert [one.error for one in queue_of(app).dead_letters(1000)] == ["too large"] * 50
+    figures = worker.figures()
+    # One that is delivered later, as RetryAfter asks, has not failed.
+    assert (figures.handled, figures.lost, figures.violations) == (750, 0, 0)
+
+
+@ENGINES
+def test_a_coroutine_that_waits_in_a_batch_does_not_delay_other_messages(
+    app: App, batched: list[int]
+) -> None:
+    seen: list[int] = []
+    gate = threading.Event()
+
+    @app.task()
+    async def quick(n: int) -> None:
+        seen.append(n)
+
+    @app.task()
+    async def waits() -> None:
+        while not gate.is_set():
+            await asyncio.sleep(0.001)
+
+    for n in range(500):
+        quick.send(n)
+    waits.send()
+    for n in range(500, 1000):
+        quick.send(n)
+    with app.worker(pool="asyncio", threads=4) as worker:
+        wait_for(lambda: len(seen) == 1000, "those behind it are not handled")
+
+        def shown() -> bool:
+            return any("await asyncio.sleep(0.001)" in one["stack"] for one in worker.stacks())
+
+        wait_for(shown, "its stack does not show where it waits")
+        gate.set()
+        queue_of(app).join(60)
+    assert sorted(seen) == list(range(1000)) and sum(batched) > 0
+    figures = worker.figures()
+    assert (figures.handled, figures.lost, figures.violations) == (1001, 0, 0)
+
+
+@ENGINES
+def test_a_coroutine_of_a_batch_that_runs_too_long_is_cancelled_and_no_other_is(
+    app: App, caplog: pytest.LogCaptureFixture, batched: list[int]
+) -> None:
+    attempts: list[int] = []
+    cancelled: list[int] = []
+    seen: list[int] = []
+
+    @app.task()
+    async def plain(n: int) -> None:
+        seen.append(n)
+
+    @app.task(keys="k", timeout=0.5, retry=Retry(first=0))
+    async def hangs() -> None:
+        attempts.append(current_lease().attempt)
+        if attempts == [1]:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.append(1)
+                raise
+
+    for n in range(300):
+        plain.send(n)
+    hangs.send()
+    for n in range(300, 400):
+        plain.send(n)
+    with app.worker(pool="asyncio", threads=2) as worker:
+        queue_of(app).join(60)
+        wait_for(lambda: worker.figures().running == 0, "the handler did not end")
+    assert attempts == [1, 2] and cancelled == [1] and sum(batched) > 0
+    assert sorted(seen) == list(range(400))
+    assert "asyncio.Event().wait()" in caplog.text, "its stack is logged"
+    assert worker.figures().violations == 0
+
+
+@ENGINES
+@THREADS
+def test_a_worker_stopped_while_a_coroutine_of_a_batch_waits_returns_what_has_not_begun(
+    app: App, threads: int, batched: list[int]
+) -> None:
+    gate, stuck = threading.Event(), threading.Event()
+    seen: list[int] = []
+
+    @app.task(keys="{n}")
+    async def task(n: int) -> None:
+        seen.append(n)
+        if n == 700:
+            stuck.set()
+            while not gate.is_set():
+                await asyncio.sleep(0.001)
+
+    for n in range(1500):
+        task.send(n)
+    worker = app.worker(pool="asyncio", threads=threads).start()
+    assert stuck.wait(60)
+    worker.quiesce()
+    queue = queue_of(app)
+    wait_for(lambda: queue.stats().leased == 1, "what has not begun did not go back")
+    gate.set()
+    assert worker.stop(30)
+    stats = queue.stats()
+    assert (stats.leased, stats.acks, stats.retries) == (0, len(seen), 0)
+    with app.worker(pool="asyncio", threads=threads):
+        queue.join(60)
+    assert sorted(seen) == list(range(1500)) and sum(batched) > 0
+
+
+@ENGINES
+def test_other_calls_run_in_a_batch_of_coroutines_as_elsewhere(
+    app: App, batched: list[int]
+) -> None:
+    seen: list[tuple[str, int]] = []
+
+    @app.task(keys="{n}", result_ttl=60)
+    async def kept(n: int) -> int:
+        if n % 100 == 99:
+            await asyncio.sleep(0)
+        seen.append(("kept", n))
+        return 2 * n
+
+    @app.task(keys="{n}", timeout=60)
+    async def timed(n: int) -> None:
+        seen.append(("timed", n))
+
+    @app.task(keys="{n}")
+    def blocks(n: int) -> None:
+        assert threading.current_thread().name.startswith("interlock-handler_")
+        seen.append(("blocks", n))
+
+    jobs = [kept.send(n) for n in range(300)]
+    for n in range(300):
+        timed.send(n)
+    for n in range(30):
+        blocks.send(n)
+    with app.worker(pool="asyncio", threads=4) as worker:
+        queue_of(app).join(60)
+        assert [job.result(30) for job in jobs] == [2 * n for n in range(300)]
+    assert Counter(what for what, _ in seen) == {"kept": 300, "timed": 300, "blocks": 30}
+    assert sum(batched) > 0
+    assert (worker.figures().handled, worker.figures().violations) == (630, 0)
+
+
+def test_other_tasks_of_the_loop_run_between_the_messages_of_a_batch(
+    app: App, monkeypatch: pytest.MonkeyPatch, batched: list[int]
+) -> None:
+    monkeypatch.setattr(batch_runner, "LONGEST_SLICE", 0.0)
+    turns: list[int] = []
+    seen: list[int] = []
+
+    @app.task()
+    async def quick(n: int) -> None:
+        seen.append(n)
+        asyncio.get_running_loop().call_soon(lambda: turns.append(len(seen)))
+
+    for n in range(400):
+        quick.send(n)
+    with app.worker(pool="asyncio", threads=2):
+        queue_of(app).join(60)
+    assert sum(batched) > 0
+    assert len(set(turns)) > 200
+
+
+def test_a_cancellation_that_a_coroutine_leaves_behind_does_not_reach_the_next_message(
+    app: App, batched: list[int]
+) -> None:
+    failed: list[int] = []
+
+    @app.task(retry=Retry(1))
+    async def task(n: int) -> None:
+        if n % 20 == 5:
+            running = asyncio.current_task()
+            assert running is not None
+            running.cancel()
+        elif n % 20 == 6:
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                failed.append(n)
+
+    for n in range(400):
+        task.send(n)
+    with app.worker(pool="asyncio", threads=1):
+        queue_of(app).join(60)
+    assert sum(batched) > 0 and not failed
