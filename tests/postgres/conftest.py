@@ -22,15 +22,20 @@ def postgresql_server() -> Iterator[str]:
 
 
 @pytest.fixture
-def database(postgresql_server: str) -> Iterator[str]:
+def database(new_database: str) -> str:
     """URL of a database with the tables of an outbox."""
+    with psycopg.connect(new_database, autocommit=True) as opened:
+        schema.migrate(opened, "interlock")
+    return new_database
+
+
+@pytest.fixture
+def new_database(postgresql_server: str) -> Iterator[str]:
+    """URL of an empty database."""
     name = f"outbox{next(_numbers)}"
     with psycopg.connect(postgresql_server, autocommit=True) as opened:
         opened.execute(f"create database {name}".encode())
-    url = postgresql_server.rpartition("/")[0] + f"/{name}"
-    with psycopg.connect(url, autocommit=True) as opened:
-        schema.migrate(opened, "interlock")
-    yield url
+    yield postgresql_server.rpartition("/")[0] + f"/{name}"
     with psycopg.connect(postgresql_server, autocommit=True) as opened:
         opened.execute(f"drop database {name} with (force)".encode())
 

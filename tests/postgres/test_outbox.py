@@ -286,8 +286,8 @@ def by_a_session(url: str, send: Callable[[Any], object]) -> None:
 
 def by_django(url: str, send: Callable[[Any], object]) -> None:
     django = pytest.importorskip("django")
-    from django.conf import settings  # type: ignore[import-untyped]
-    from django.db import ConnectionHandler  # type: ignore[import-untyped]
+    from django.conf import settings
+    from django.db import ConnectionHandler
 
     if not settings.configured:
         settings.configure()

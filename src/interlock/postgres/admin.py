@@ -18,9 +18,9 @@ class Status:
 
     version: int
     waiting: int
-    """Rows that the relay has not read yet. Beyond a million it is an upper bound."""
+    """Rows that the relay has still to read. Beyond a million it is an upper bound."""
     relayed: int
-    """Rows that the relay has read and that are not handled yet."""
+    """Rows that the relay has read and that wait for their handlers, including held ones."""
     oldest: float | None
     """Seconds since the oldest row was sent that is neither dead nor held; None if there is none.
     Among a million rows only those whose number is lowest are compared."""

@@ -1,0 +1,1 @@
+"""Orders of a Django application, each billed exactly once."""
