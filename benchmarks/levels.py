@@ -26,9 +26,11 @@ from benchmarks.servers import Kind, started
 
 LANES = {"hub": 1_000_000, "redis": 100_000}
 LONGEST = 1_800.0
-GROWTH = {"hub": (1_000, 10_000, 100_000, 1_000_000), "redis": (1_000, 10_000, 100_000)}
-"""Pending messages, two on each key: on Redis, messages() scans all."""
+GROWTH = (1_000, 10_000, 100_000, 1_000_000)
+"""Pending messages, two on each key, and a hundredth as many dead letters, one on each key."""
 CALLS = 20
+ENOUGH = 1e6
+"""µs of a server after which no further calls are measured: some visit all messages."""
 HEAD = ("pending", "put", "put, lease, ack", "– server's CPU", "resident", "a message")
 
 
@@ -74,19 +76,43 @@ def grow(kind: Kind, most: int) -> dict[str, dict[int, float]]:
         with interlock.connect(f"{scheme}://127.0.0.1:{server.port}") as client:
             queue: interlock.RemoteQueue[Any] = client.queue("growth", warn_depth=0)
             pending = 0
-            for level in (level for level in GROWTH[kind] if level <= most):
+            for level in (level for level in GROWTH if level <= most):
+                die(queue, pending // 100, level // 100)
                 for start in range(pending, level, 1_000):
                     batch = range(start, start + 1_000)
                     queue.put_many(batch, keys=lambda n: f"key {n // 2}")
                 pending = level
+                before = cpu_time(server.pid)
+                with interlock.connect(f"{scheme}://127.0.0.1:{server.port}") as another:
+                    another.queue("growth", warn_depth=0).messages(10)
+                taken.setdefault("the first messages(10) of a client", {})[level] = (
+                    cpu_time(server.pid) - before
+                )
                 for name, call in calls(queue).items():
-                    call()
-                    before = cpu_time(server.pid)
-                    for _ in range(CALLS):
-                        call()
-                    spent = (cpu_time(server.pid) - before) / CALLS
-                    taken.setdefault(name, {})[level] = spent
+                    taken.setdefault(name, {})[level] = cost(server.pid, call)
     return taken
+
+
+def die(queue: interlock.RemoteQueue[Any], first: int, end: int) -> None:
+    """Make dead letters: with a priority they are leased before all that is pending."""
+    for start in range(first, end, 1_000):
+        batch = range(start, min(start + 1_000, end))
+        queue.put_many(batch, keys=lambda n: f"dead {n}", priority=1)
+        left = len(batch)
+        while left:
+            for lease in queue.get_many(left):
+                lease.reject("for the row of dead letters")
+                left -= 1
+
+
+def cost(pid: int, call: Callable[[], object]) -> float:
+    """Return the CPU time of a process for one call, in µs, after a first one."""
+    call()
+    before, spent, count = cpu_time(pid), 0.0, 0
+    while count < CALLS and spent < ENOUGH:
+        call()
+        spent, count = cpu_time(pid) - before, count + 1
+    return spent / count
 
 
 def calls(queue: interlock.RemoteQueue[Any]) -> dict[str, Callable[[], object]]:
@@ -95,7 +121,15 @@ def calls(queue: interlock.RemoteQueue[Any]) -> dict[str, Callable[[], object]]:
     return {
         "messages(10)": lambda: queue.messages(10),
         "messages(10, after=)": lambda: queue.messages(10, after=last),
+        "messages(10, state=)": lambda: queue.messages(10, state="waiting"),
+        "messages(10, key=)": lambda: queue.messages(10, key="key 1"),
         "hot_keys(10)": lambda: queue.hot_keys(10),
+        "dead_letters(10)": lambda: queue.dead_letters(10),
+        "dead_letters(10, key=)": lambda: queue.dead_letters(10, key="dead 1"),
+        "explain()": lambda: queue.explain(last),
+        "explain(key=)": lambda: queue.explain(key="key 1"),
+        "roots()": lambda: queue.roots(),
+        "stats()": lambda: queue.stats(),
     }
 
 
