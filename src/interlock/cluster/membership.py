@@ -16,6 +16,8 @@ from interlock.errors import EngineUnavailable, InterlockError
 logger = logging.getLogger("interlock.cluster")
 ANNOUNCED = 1.0
 """Seconds between two announcements; one expires after three times that."""
+LISTED = 3600.0
+"""Seconds after which a node adds its id to the cluster's again: they expire after a day."""
 
 
 class Membership:
@@ -31,6 +33,7 @@ class Membership:
         self.trouble = ""
         """The reason why its announcement has expired, or will soon; empty: it has not."""
         self._announced_at = time.monotonic()
+        self._listed_at = -LISTED
         self._client = client
         self._cluster = cluster
         self._dc = dc
@@ -93,16 +96,21 @@ class Membership:
                 self._failed(error)
 
     def _announce(self) -> None:
-        own = self._own()
+        own, now = self._own(), time.monotonic()
         try:
             found = announcements(self._client, self._cluster)
-            announce(self._client, self._cluster, own, round(3 * ANNOUNCED * 1000))
+            # The engine may have lost the id, and the list of ids expires after a day.
+            is_listed = any(one.id == own.id for one in found) and self._listed_at + LISTED > now
+            ttl = round(3 * ANNOUNCED * 1000)
+            announce(self._client, self._cluster, own, ttl, is_listed)
         except EngineUnavailable as error:
             self._failed(error)
             return
         if self._name:
             before = [one for one in found if one.id == own.id and one.since != own.since]
             self.twin = before[0] if before else None
+        if not is_listed:
+            self._listed_at = now
         self._name = own.id
         self._announced_at = time.monotonic()
         if self.trouble:

@@ -60,13 +60,21 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     """It accepts no further writes, and clients should leave it."""
 
 
-def announce(client: Client, cluster: str, announcement: Announcement, ttl_ms: int) -> None:
+def announce(
+    client: Client,
+    cluster: str,
+    announcement: Announcement,
+    ttl_ms: int,
+    is_listed: bool = False,
+) -> None:
     """Announce a node, or renew its announcement.
 
     Args:
         client: of the engine: Redis, Valkey or a hub.
         cluster: the name of the cluster.
         ttl_ms: milliseconds after which the announcement expires unless it is renewed.
+        is_listed: its id is among those of the cluster, and was added in the last hours: then only
+            the announcement is written.
 
     Raises:
         ValueError: a name is not valid.
@@ -74,7 +82,7 @@ def announce(client: Client, cluster: str, announcement: Announcement, ttl_ms: i
         NotATable: it is a hub that serves no table ``nodes``.
     """
     directory = Directory(client._engine, cluster)
-    client._sessions.run(None, directory.announce, announcement, ttl_ms)
+    client._sessions.run(None, directory.announce, announcement, ttl_ms, is_listed)
 
 
 def withdraw(client: Client, cluster: str, id: str) -> None:
@@ -99,7 +107,11 @@ class Directory:
         self._prefix = f"il:node:{{{cluster}}}:"
 
     def announce(
-        self, session: Session[Any], announcement: Announcement, ttl_ms: int
+        self,
+        session: Session[Any],
+        announcement: Announcement,
+        ttl_ms: int,
+        is_listed: bool = False,
     ) -> Request[None]:
         """See `announce`."""
         check_name("id", announcement.id)
@@ -111,7 +123,8 @@ class Directory:
             return
         key = f"{self._prefix}{announcement.id}"
         yield from self._ask(session, until, "SET", key, text, "PX", ttl_ms)
-        # Each time, because the engine may have lost it.
+        if is_listed:
+            return
         yield from self._ask(session, until, "SADD", self._index, announcement.id)
         yield from self._ask(session, until, "PEXPIRE", self._index, max(ttl_ms, INDEX_LIVES))
 
