@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from interlock.app import App
-from interlock.postgres import Outbox
+from interlock.postgres import Outbox, schema
 from interlock.postgres.position import Position
 from tests.postgres.conftest import Connect
 
@@ -201,7 +201,7 @@ def test_a_new_position_begins_at_the_oldest_row_that_is_left(
     db = connect(autocommit=True)
     send(db, *"abcd")
     assert names(reader, position) == list("abcd")
-    reader.execute("delete from interlock.outbox where number in (1, 3)")
+    reader.execute("delete from interlock.outbox where id in (1, 3)")
     assert names(reader, Position(reader, "interlock", 100)) == ["b", "d"]
 
 
@@ -212,7 +212,7 @@ def test_a_full_window_is_read_on_when_rows_are_deleted(
     send(connect(autocommit=True), *"abcde")
     assert names(reader, position) == ["a", "b", "c"]
     assert names(reader, position) == [] and position.is_full
-    reader.execute("delete from interlock.outbox where number = 2")
+    reader.execute("delete from interlock.outbox where id = 2")
     assert names(reader, position) == ["d"]
     assert names(reader, position) == [] and position.is_full
 
@@ -222,5 +222,129 @@ def test_dead_rows_are_not_read_and_take_no_place_in_the_window(
 ) -> None:
     position = Position(reader, "interlock", 2)
     send(connect(autocommit=True), *"abc")
-    reader.execute("update interlock.outbox set state = 'dead' where number < 3")
+    reader.execute("update interlock.outbox set state = 'dead' where id < 3")
     assert names(reader, position) == ["c"]
+
+
+def test_a_commit_with_more_rows_than_a_read_is_read_to_its_end_before_later_ones(
+    connect: Connect, reader: psycopg.Connection[Any], position: Position
+) -> None:
+    db = connect()
+    send(db, *"abcde")
+    db.commit()
+    send(db, "f")
+    db.commit()
+    read = [names(reader, position, limit=2) for _ in range(4)]
+    assert "".join("".join(some) for some in read) == "abcdef"
+    assert position.gaps.count == 0
+
+
+def test_a_commit_that_is_larger_than_the_window_is_read_on_as_its_rows_are_deleted(
+    connect: Connect, reader: psycopg.Connection[Any]
+) -> None:
+    position = Position(reader, "interlock", 2)
+    db = connect()
+    send(db, *"abcde")
+    db.commit()
+    found = ""
+    for _ in range(3):
+        found += "".join(names(reader, position))
+        assert names(reader, position) == [] and (position.is_full or len(found) == 5)
+        reader.execute("delete from interlock.outbox where id <= %s", (len(found),))
+    assert found == "abcde"
+
+
+def test_rows_after_a_savepoint_that_took_back_the_first_row_are_read(
+    connect: Connect, reader: psycopg.Connection[Any], position: Position
+) -> None:
+    db = connect()
+    with db.transaction(force_rollback=True):
+        send(db, "x")
+    send(db, "a")
+    with db.transaction():
+        send(db, "b")
+    db.commit()
+    assert names(reader, position) == ["a", "b"]
+
+
+def test_a_row_after_one_that_is_known_is_read(
+    connect: Connect, reader: psycopg.Connection[Any], position: Position
+) -> None:
+    db = connect()
+    named = note.options(dedup="one")
+    outbox.send(db, named, "a")
+    db.commit()
+    # The transaction begins with an insert that inserts nothing.
+    assert outbox.send(db, named, "x").known
+    send(db, "b")
+    db.commit()
+    assert names(reader, position) == ["a", "b"]
+
+
+def test_rows_after_set_constraints_all_immediate_are_read(
+    connect: Connect, reader: psycopg.Connection[Any], position: Position
+) -> None:
+    db = connect()
+    send(db, "a", early=True)
+    send(db, "b", "c")
+    db.execute("set constraints all deferred")
+    send(db, "d")
+    with db.transaction(force_rollback=True):
+        # Draws the number of d, and takes it back.
+        db.execute("set constraints all immediate")
+        send(db, "x")
+    send(db, "e")
+    db.commit()
+    assert names(reader, position) == list("abcde")
+
+
+def test_commits_whose_rows_are_gone_are_deleted_and_no_others(
+    connect: Connect, reader: psycopg.Connection[Any], position: Position
+) -> None:
+    db = connect(autocommit=True)
+    send(db, *"abcd")
+    reader.execute("delete from interlock.outbox where id in (1, 3)")
+    assert names(reader, position) == ["b", "d"]
+    position._next_sweep = 0.0
+    assert names(reader, position) == []
+    query = "select number from interlock.outbox_commits order by number"
+    assert reader.execute(query).fetchall() == [(2,), (4,)]
+
+
+def test_calls_of_one_statement_keep_the_order_of_the_list(
+    connect: Connect, reader: psycopg.Connection[Any], position: Position
+) -> None:
+    db = connect()
+    sent = outbox.send_many(db, note, ([name] for name in "cab"))
+    assert [row.known for row in sent] == [False] * 3
+    assert outbox.send_many(db, note, []) == []
+    outbox.send_many(db, note, [{"name": "d"}])
+    db.commit()
+    assert names(reader, position) == list("cabd")
+
+
+def test_an_outbox_of_version_1_keeps_its_rows_and_their_order(
+    connect: Connect, reader: psycopg.Connection[Any]
+) -> None:
+    reader.execute("drop schema interlock cascade")
+    every = schema.statements("interlock")
+    for text in every[: 1 + every.index('update "interlock".outbox_meta set version = 1;')]:
+        reader.execute(text.encode())
+    slow, quick = connect(), connect()
+    send(slow, "b", "c")
+    send(quick, "a")
+    quick.commit()
+    slow.commit()
+    outbox.send(quick, note.options(delay=60, dedup="one"), "d")
+    send(quick, "x", "e")
+    quick.commit()
+    reader.execute("update interlock.outbox set state = 'dead', attempts = 3 where number = 5")
+    assert schema.migrate(reader, "interlock") == (1, schema.VERSION)
+    send(quick, "f")
+    assert outbox.send(quick, note.options(dedup="one"), "y").known
+    quick.commit()
+    position = Position(reader, "interlock", 100)
+    rows = position.read(100)
+    assert names(reader, Position(reader, "interlock", 100)) == list("abcdef")
+    assert [row.number for row in rows] == [1, 2, 3, 4, 6, 7]
+    assert [0 < (row.delay or 0) <= 60 for row in rows] == [False] * 3 + [True] + [False] * 2

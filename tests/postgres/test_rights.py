@@ -27,7 +27,7 @@ STATEMENTS = {
     "insert": INSERT,
     "delete": "delete from interlock.outbox where id = -1",
     "payload": "select payload from interlock.outbox",
-    "place": "update interlock.outbox set number = 1 where id = -1",
+    "place": "update interlock.outbox set batch = 1 where id = -1",
     "outcome": "update interlock.outbox set state = 'dead' where id = -1",
     "prefix": "update interlock.outbox_meta set prefix = 'x'",
     "report": "update interlock.outbox_meta set position = 1",

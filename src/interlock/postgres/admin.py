@@ -18,7 +18,7 @@ class Status:
 
     version: int
     waiting: int
-    """Rows that the relay has still to read. Beyond a million it is an upper bound."""
+    """Rows that the relay has still to read. Beyond a million it is a lower bound."""
     relayed: int
     """Rows that the relay has read and that wait for their handlers, including held ones."""
     oldest: float | None
@@ -55,8 +55,11 @@ def status(connection: Any, schema: str) -> Status:
     schemas.prefix(connection, schema)
     table = f"{quoted(schema)}.outbox"
     live = "state is distinct from 'dead'"
-    rows = f"select 1 from {table} where number {{}} m.position and {live} limit {MOST_COUNTED + 1}"
-    first = f"select created, state from {table} order by number limit {MOST_COUNTED}"
+    joined = f"{table}_commits join {table} using (batch)"
+    rows = (
+        f"select 1 from {joined} where number {{}} m.position and {live} limit {MOST_COUNTED + 1}"
+    )
+    first = f"select created, state from {joined} order by number limit {MOST_COUNTED}"
     waiting, behind, relayed, oldest, held, gone, gaps, waits, reported = connection.execute(
         f"select (select count(*) from ({rows.format('>')}) x), "
         f"(select last_value from {table}_numbers) - m.position, "
@@ -128,13 +131,17 @@ def requeue(connection: Any, schema: str, ids: list[int] | None) -> list[int]:
     name = quoted(schema)
     which = "state = 'dead'" if ids is None else "state is not null and id = any(%(ids)s)"
     # By another number it is another message for the engine, which may still know the dead one.
-    # Locked in the order of the numbers, so that they keep it.
+    # Each commit becomes a new one with its dead rows, so that they keep their order.
     found = connection.execute(
-        f"with r as (select id, state from {name}.outbox where {which} order by number for update),"
-        f" n as (select id, case when state = 'dead' then nextval('{name}.outbox_numbers') end n "
-        "from r) "
-        f"update {name}.outbox o set number = coalesce(n.n, number), state = null, attempts = 0, "
-        "error = null from n where o.id = n.id returning o.id",
+        f"with r as (select id, batch, state from {name}.outbox where {which} for update), "
+        f"n as (select batch, nextval('{name}.outbox_numbers') number, "
+        f"nextval('{name}.outbox_batches') fresh from (select batch from {name}.outbox_commits "
+        "where batch in (select batch from r where state = 'dead') order by number) o), "
+        f"i as (insert into {name}.outbox_commits (number, batch) select number, fresh from n) "
+        f"update {name}.outbox o set batch = coalesce(n.fresh, o.batch), state = null, "
+        "attempts = 0, error = null, delay = case when n.fresh is null then delay end "
+        "from r left join n on n.batch = r.batch and r.state = 'dead' where o.id = r.id "
+        "returning o.id",
         {"ids": ids},
     ).fetchall()
     connection.execute("select pg_notify(%s, '')", (f"{schema}.outbox",))
@@ -152,24 +159,23 @@ def check(connection: Any, schema: str) -> list[str]:
             (f"{name}.outbox",),
         ).fetchall()
     )
-    for trigger, without in (
-        ("zz_outbox_arrive", "no row gets a number, so no call is ever handled"),
-        ("outbox_wake", "the relay is not notified and looks once a second"),
-    ):
-        if enabled.get(trigger) not in ("O", "A"):
-            found.append(f"the trigger {trigger} is missing or disabled: {without}")
+    if enabled.get("zz_outbox_arrive") not in ("O", "A"):
+        found.append(
+            "the trigger zz_outbox_arrive is missing or disabled: no row gets a number, so no call "
+            "is ever handled"
+        )
     ((lost,),) = connection.execute(
-        f"select count(*) from {name}.outbox where number is null"
+        f"select count(*) from {name}.outbox_rows where number is null"
     ).fetchall()
     if lost:
         found.append(f"{lost} rows have no number and are never handled: the trigger did not run")
     ((last, used),) = connection.execute(
         f"select (select last_value from {name}.outbox_numbers), "
-        f"(select coalesce(max(number), 0) from {name}.outbox)"
+        f"(select coalesce(max(number), 0) from {name}.outbox_commits)"
     ).fetchall()
     if used > last:
         found.append(
-            f"the sequence outbox_numbers is at {last}, and a row has the number {used}: "
+            f"the sequence outbox_numbers is at {last}, and a commit has the number {used}: "
             "set it with setval()"
         )
     return found

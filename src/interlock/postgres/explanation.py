@@ -11,6 +11,7 @@ from interlock.explanation import Explanation, key_text
 from interlock.postgres import admin
 from interlock.postgres import schema as schemas
 from interlock.postgres.driver import quoted
+from interlock.postgres.rows import dedup
 
 if TYPE_CHECKING:
     from interlock.client.admin.operator import Operator
@@ -69,7 +70,7 @@ def explain(
     row = connection.execute(
         "select o.number, o.queue, o.task, o.keys || o.shared, o.attempts, coalesce(o.error, ''), "
         "o.state, m.position, m.waits "
-        f"from {table} o, {table}_meta m where o.id = %s",
+        f"from {table}_rows o, {table}_meta m where o.id = %s",
         (id,),
     ).fetchone()
     if row is None:
@@ -87,7 +88,7 @@ def explain(
         return RowExplanation(id, "waiting", reason, **known)
     if number > position:
         (ahead,) = connection.execute(
-            f"select count(*) from (select 1 from {table} where number > %s and number < %s "
+            f"select count(*) from (select 1 from {table}_rows where number > %s and number < %s "
             f"and state is distinct from 'dead' limit {admin.MOST_COUNTED}) x",
             (position, number),
         ).fetchone()
@@ -103,7 +104,7 @@ def explain(
         found = None
         reason += "; name the engine to see what it waits for there"
     else:
-        found = _message(operator, queue, keys, f"{prefix}:{number}".encode())
+        found = _message(operator, queue, keys, dedup(prefix, number, id).encode())
         reason += (
             f" as message {found.id} of queue {queue!r}, {found.state}" if found is not None
             else f"; queue {queue!r} does not have it: it is handled now, it comes later in the "
@@ -151,7 +152,7 @@ def _fullest(connection: Any, schema: str, position: int) -> str:
     """Return which key has most rows in the window."""
     found = connection.execute(
         "select key, count(*) from (select unnest(keys || shared) as key "
-        f"from {quoted(schema)}.outbox where number <= %s and state is distinct from 'dead' "
+        f"from {quoted(schema)}.outbox_rows where number <= %s and state is distinct from 'dead' "
         f"limit {admin.MOST_COUNTED}) x group by key order by 2 desc, 1 limit 1",
         (position,),
     ).fetchone()

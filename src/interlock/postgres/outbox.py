@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 from interlock.app import App
@@ -12,6 +12,7 @@ from interlock.postgres import connections
 from interlock.postgres.database import Database
 from interlock.postgres.driver import SCHEMA, connect
 from interlock.postgres.rights import with_grants
+from interlock.postgres.row_list import RowList
 from interlock.postgres.rows import options_text
 from interlock.postgres.transactions import Transactions
 
@@ -155,6 +156,73 @@ class Outbox:
             self._failed(ready, error)
             raise
         return self._sent(task, ready, found, known)
+
+    def send_many(
+        self,
+        db: Any,
+        task: Task[..., Any] | AsyncTask[..., Any],
+        calls: Iterable[Sequence[Any] | Mapping[str, Any]],
+    ) -> list[SentRow]:
+        """Send several calls of a task by one statement, in their order.
+
+        Args:
+            db, task: see ``send``.
+            calls: the arguments of each call: a sequence of positional ones, or a mapping of named
+                ones.
+
+        Returns a result for each call. Raises as ``send``, before anything is sent.
+        """
+        rows = self._list(task, calls)
+        if not rows.rows:
+            return []
+        try:
+            found = connections.one(db, *rows.insert())
+            known = None
+            if rows.are_known(found):
+                known = connections.one(db, *rows.known())
+        except BaseException as error:
+            self._failed(rows.rows, error)
+            raise
+        return self._sent_list(task, rows, found, known)
+
+    async def asend_many(
+        self,
+        db: Any,
+        task: Task[..., Any] | AsyncTask[..., Any],
+        calls: Iterable[Sequence[Any] | Mapping[str, Any]],
+    ) -> list[SentRow]:
+        """Do what ``send_many`` does, on what ``asend`` takes."""
+        rows = self._list(task, calls)
+        if not rows.rows:
+            return []
+        try:
+            found = await connections.aone(db, *rows.insert())
+            known = None
+            if rows.are_known(found):
+                known = await connections.aone(db, *rows.known())
+        except BaseException as error:
+            self._failed(rows.rows, error)
+            raise
+        return self._sent_list(task, rows, found, known)
+
+    def _list(self, task: Any, calls: Iterable[Any]) -> RowList:
+        rows: list[tuple[Sequence[Any], Any]] = []
+        try:
+            for call in calls:
+                named = isinstance(call, Mapping)
+                rows.append(self._row(task, () if named else tuple(call), call if named else {}))
+        except BaseException as error:
+            self._failed(rows, error)
+            raise
+        return RowList(self.database.table, rows)
+
+    def _failed(self, rows: list[tuple[Sequence[Any], Any]], error: BaseException) -> None:
+        for _, ready in rows:
+            self.app._hooks.after("on_send_error", ready.sending, error)
+
+    def _sent_list(self, task: Any, rows: RowList, found: Any, known: Any) -> list[SentRow]:
+        sent = rows.sent(found, known)
+        return [self._sent(task, ready, id, known) for ready, id, known in sent]
 
     def _row(self, task: Any, args: Any, kwargs: Any) -> tuple[Sequence[Any], Any]:
         if not isinstance(task, Task | AsyncTask) or task._app is not self.app:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from interlock.postgres.driver import quoted
@@ -9,6 +10,13 @@ from interlock.postgres.gaps import Gaps, Snapshot
 from interlock.postgres.rows import COLUMNS, StoredRow
 
 __all__ = ["Position"]
+
+SWEEP = 5_000
+"""Commits that one sweep looks at; it follows after as many rows."""
+SWEEP_PAUSE = 10.0
+"""Seconds until the next sweep if there are fewer."""
+FREED = 20
+"""A full window is read on when one part of so many is free: counting it takes a while."""
 
 
 class Position:
@@ -23,30 +31,63 @@ class Position:
         self._connection = connection
         self._window = window
         self.gaps = Gaps()
+        self._rest: tuple[int, int] | None = None
+        """A commit that was not read to its end: its number, and the last row."""
         self._given = 0
         """Rows that were read and may not be deleted yet."""
         self.is_full = False
         """The last read found no place in the window."""
-        table = f"{quoted(schema)}.outbox"
-        some = f"select {COLUMNS} from {table} o"
+        self._swept = self._since_sweep = 0
+        self._next_sweep = 0.0
+        # Without statistics, or with old ones, the planner may choose to read whole tables.
+        connection.execute(
+            "set enable_seqscan = off; set enable_bitmapscan = off; set enable_hashjoin = off; "
+            "set enable_mergejoin = off"
+        )
+        name = quoted(schema)
+        table, commits = f"{name}.outbox", f"{name}.outbox_commits"
         live = "state is distinct from 'dead'"
-        new = f"{some} where number > %(mark)s and {live} order by number limit %(limit)s"
+        rows = (
+            f"lateral (select {COLUMNS} from {table} o where o.batch = c.batch and {{}} {live} "
+            "order by id limit %(limit)s) r"
+        )
+        joined = f"left join {rows.format('')} on true"
+        new = (
+            f"select c.number as place, r.* from (select number, batch, at from {commits} "
+            f"where number > %(mark)s order by number limit %(limit)s) c {joined}"
+        )
         old = (
-            "select x.* from unnest(%(lows)s::bigint[], %(highs)s::bigint[]) g (low, high), "
-            f"lateral ({some} where number between g.low and g.high and {live}) x"
+            "select c.number as place, r.* from unnest(%(lows)s::bigint[], %(highs)s::bigint[]) "
+            f"g (low, high) join {commits} c on c.number between g.low and g.high {joined}"
         )
         # One statement, which has one snapshot.
         snapshot = "(select pg_current_snapshot()::text as snapshot) s left join"
-        self._read_new = f"select s.snapshot, r.* from {snapshot} ({new}) r on true order by number"
+        ordered = "order by place, id limit %(limit)s"
+        self._read_new = (
+            f"select s.snapshot, x.* from {snapshot} ({new} {ordered}) x on true order by place, id"
+        )
         self._read_all = (
-            f"select s.snapshot, r.* from {snapshot} "
-            f"(select * from (({new}) union all ({old})) u order by number limit %(limit)s) r "
-            "on true order by number"
+            f"select s.snapshot, x.* from {snapshot} "
+            f"(select * from (({new}) union all ({old})) u {ordered}) x on true order by place, id"
+        )
+        self._read_rest = (
+            f"select r.* from {commits} c, {rows.format('o.id > %(id)s and')} "
+            "where c.number = %(number)s order by id"
         )
         self._count = (
-            f"select count(*) from (select from {table} where number <= %(mark)s and {live} "
-            "limit %(limit)s) x"
+            f"select count(*) from (select from {commits} c join {table} o using (batch) "
+            f"where number <= %(mark)s and number <> %(rest)s and {live} limit %(limit)s) x"
         )
+        self._count_rest = (
+            f"select count(*) from {commits} c join {table} o using (batch) "
+            f"where number = %(number)s and o.id <= %(id)s and {live}"
+        )
+        self._sweep = f"""
+            with c as (select number, batch from {commits}
+                where number > %(swept)s and number <= %(mark)s order by number limit %(limit)s),
+            d as (delete from {commits} where batch in (select batch from c
+                where not exists (select from {table} o where o.batch = c.batch)))
+            select max(number), count(*) from c"""
 
     def read(self, limit: int) -> list[StoredRow]:
         """Return the next rows, in order: an empty list if none wait or the window is full."""
@@ -55,30 +96,67 @@ class Position:
         if self.is_full:
             return []
         limit = min(limit, places)
+        rows: list[StoredRow] = []
+        # A read may find only commits whose rows are handled or dead.
+        while not rows and self._read(limit, rows):
+            pass
+        self._given += len(rows)
+        self._since_sweep += len(rows)
+        if self._since_sweep >= SWEEP or time.monotonic() >= self._next_sweep:
+            self._delete_empty_commits()
+        return rows
+
+    def _read(self, limit: int, rows: list[StoredRow]) -> bool:
+        """Add rows; return whether there may be more."""
+        if self._rest is not None:
+            number, id = self._rest
+            values = {"number": number, "id": id, "limit": limit}
+            found = self._connection.execute(self._read_rest, values).fetchall()
+            rows += (StoredRow(*row) for row in found)
+            self._rest = (number, rows[-1].id) if len(found) == limit else None
+            return True
         gaps = self.gaps
-        snapshot, rows = self._ask(self._read_new, limit=limit)
+        snapshot, found = self._ask(self._read_new, limit=limit)
         whole = False
         if gaps.due(snapshot):
             lows, highs = gaps.ranges()
-            snapshot, rows = self._ask(self._read_all, limit=limit, lows=lows, highs=highs)
-            whole = len(rows) < limit or rows[-1].number > max(highs)
-        new = gaps.read([row.number for row in rows], snapshot, whole)
+            snapshot, found = self._ask(self._read_all, limit=limit, lows=lows, highs=highs)
+            whole = len(found) < limit or found[-1][0] > max(highs)
+        numbers = list(dict.fromkeys(row[0] for row in found))
+        new = gaps.read(numbers, snapshot, whole)
         if new:
             (bound,) = self._connection.execute(
                 "select pg_current_xact_id()::text::bigint"
             ).fetchone()
             gaps.watch(new, snapshot, bound)
-        self._given += len(rows)
-        return rows
+        rows += (StoredRow(*row[1:]) for row in found if row[1] is not None)
+        if len(found) < limit:
+            return False
+        if found[-1][1] is not None:
+            self._rest = (found[-1][0], rows[-1].id)
+        return True
 
-    def _ask(self, statement: str, **values: Any) -> tuple[Snapshot, list[StoredRow]]:
+    def _ask(self, statement: str, **values: Any) -> tuple[Snapshot, list[Any]]:
         values["mark"] = self.gaps.mark
         found = self._connection.execute(statement, values).fetchall()
-        rows = [StoredRow(*row[1:]) for row in found if row[1] is not None]
-        return Snapshot.parse(found[0][0]), rows
+        return Snapshot.parse(found[0][0]), [row[1:] for row in found if row[1] is not None]
 
     def _places(self) -> int:
         if self._given >= self._window:
-            values = {"mark": self.gaps.mark, "limit": self._window}
+            number, id = self._rest or (0, 0)
+            values = {"mark": self.gaps.mark, "rest": number, "limit": self._window}
             (self._given,) = self._connection.execute(self._count, values).fetchone()
+            if number:
+                values = {"number": number, "id": id}
+                (read,) = self._connection.execute(self._count_rest, values).fetchone()
+                self._given = min(self._given + read, self._window)
+            if self._window - self._given < self._window // FREED:
+                self._given = self._window
         return self._window - self._given
+
+    def _delete_empty_commits(self) -> None:
+        """Delete commits whose rows are gone, of the next ones up to the mark."""
+        values = {"swept": self._swept, "mark": self.gaps.mark, "limit": SWEEP}
+        last, count = self._connection.execute(self._sweep, values).fetchone()
+        self._swept = last if count == SWEEP else 0
+        self._since_sweep, self._next_sweep = 0, time.monotonic() + SWEEP_PAUSE

@@ -15,9 +15,13 @@ _RIGHTS: dict[Part, tuple[str, ...]] = {
     "worker": ("select, update (attempts, error, state), delete on @.outbox",),
     "relay": (
         "select on @.outbox, @.outbox_meta",
+        "select, delete on @.outbox_commits",
         "update (relay, session, position, gaps, waits, reported) on @.outbox_meta",
     ),
-    "monitor": ("select on @.outbox, @.outbox_meta, @.outbox_numbers, @.outbox_id_seq",),
+    "monitor": (
+        "select on @.outbox, @.outbox_rows, @.outbox_commits, @.outbox_meta",
+        "select on @.outbox_numbers, @.outbox_id_seq",
+    ),
 }
 
 

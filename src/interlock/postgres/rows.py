@@ -13,14 +13,14 @@ from interlock.app.row import ROW
 from interlock.client.wire import messages as wire
 from interlock.retry import Retry
 
-__all__ = ["COLUMNS", "Reference", "StoredRow", "options_text"]
+__all__ = ["COLUMNS", "Reference", "StoredRow", "dedup", "options_text"]
 
 COLUMNS = (
-    "number, id, queue, payload, keys, shared, "
-    "extract(epoch from due - clock_timestamp())::float8, "
+    "c.number, o.id, queue, payload, keys, shared, "
+    "delay - extract(epoch from clock_timestamp() - c.at)::float8, "
     "extract(epoch from clock_timestamp() - created)::float8, options, attempts, state"
 )
-"""The columns of a ``StoredRow``, in order."""
+"""The columns of a ``StoredRow``, in order, of the tables outbox o and outbox_commits c."""
 
 
 class Reference(NamedTuple):
@@ -50,6 +50,7 @@ class StoredRow(NamedTuple):
     """A row as the relay reads it."""
 
     number: int
+    """The number of its commit."""
     id: int
     queue: str
     payload: bytes
@@ -80,11 +81,16 @@ class StoredRow(NamedTuple):
             tuple(map(bytes, self.shared)),
             wire.put_options(
                 delay=max(self.delay or 0.0, 0.0),
-                dedup=f"{prefix}:{self.number}",
+                dedup=dedup(prefix, self.number, self.id),
                 retry=None if retry is None else _retry(retry, self.attempts),
                 **options,
             ),
         )
+
+
+def dedup(prefix: str, number: int, id: int) -> str:
+    """Return the dedup string of a row. By another number it is another message."""
+    return f"{prefix}:{number}.{id}"
 
 
 def options_text(options: dict[str, Any], retry: Retry) -> str:

@@ -9,7 +9,7 @@ from interlock.postgres.driver import quoted
 
 __all__ = ["VERSION", "WrongVersion", "installed", "migrate", "prefix", "statements"]
 
-VERSION = 1
+VERSION = 2
 
 
 class WrongVersion(Exception):
@@ -166,5 +166,79 @@ end $$;""",
         """
 create trigger outbox_wake after insert on @.outbox
     for each statement execute function @.outbox_wake();""",
+    ),
+    # A number for each commit instead of each row: no row is written a second time.
+    (
+        "drop trigger zz_outbox_arrive on @.outbox;",
+        "drop function @.outbox_arrive();",
+        "drop trigger outbox_wake on @.outbox;",
+        "drop function @.outbox_wake();",
+        """
+create table @.outbox_commits (
+    number bigint primary key,       -- the place in the order, drawn while the transaction commits
+    batch bigint not null,           -- of its rows
+    at timestamptz not null default clock_timestamp()
+) with (
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0
+);""",
+        "create unique index outbox_commits_by_batch on @.outbox_commits (batch);",
+        "create sequence @.outbox_batches;",
+        # Each row that is there becomes a commit of its own.
+        "alter table @.outbox add column batch bigint;",
+        """
+update @.outbox o set batch = nextval('@.outbox_batches'),
+    number = coalesce(number, nextval('@.outbox_numbers'));""",
+        """
+insert into @.outbox_commits (number, batch, at)
+select number, batch, coalesce(due - make_interval(secs => delay), due, created) from @.outbox;""",
+        """
+-- Once in a transaction: its rows belong to one batch. With its owner's rights: a sender needs only
+-- to insert. All names are qualified, because the sender chooses the search path. The setting ends
+-- with the transaction, or with the savepoint that is rolled back.
+create function @.outbox_begin() returns bigint language plpgsql security definer as $$
+begin
+    return pg_catalog.set_config('interlock.outbox_batch',
+        pg_catalog.nextval('@.outbox_batches'::pg_catalog.regclass)::pg_catalog.text, true);
+end $$;""",
+        """
+alter table @.outbox drop column number, drop column due, alter column batch set not null,
+    alter column batch set default case
+        when current_setting('interlock.outbox_batch', true) <> ''
+        then current_setting('interlock.outbox_batch', true)::bigint
+        else @.outbox_begin()
+    end;""",
+        "create unique index outbox_by_batch on @.outbox (batch, id);",
+        """
+create view @.outbox_rows as
+    select o.*, c.number, c.at, c.at + make_interval(secs => coalesce(o.delay, 0)) as due
+    from @.outbox o left join @.outbox_commits c using (batch);""",
+        """
+-- PREPARE TRANSACTION refuses a transaction that notifies: `set local interlock.notify = off`.
+create function @.outbox_arrive() returns trigger language plpgsql security definer as $$
+begin
+    insert into @.outbox_commits (number, batch)
+    values (pg_catalog.nextval('@.outbox_numbers'::pg_catalog.regclass), new.batch);
+    -- Rows that follow, as after `set constraints all immediate`, are another batch.
+    if pg_catalog.current_setting('interlock.outbox_batch', true)
+        operator(pg_catalog.=) new.batch::pg_catalog.text then
+        perform pg_catalog.set_config('interlock.outbox_batch', '', true);
+    end if;
+    if pg_catalog.lower(pg_catalog.current_setting('interlock.notify', true))
+        operator(pg_catalog.=) any ('{off}'::pg_catalog.text[]) then
+        return null;
+    end if;
+    perform pg_catalog.pg_notify(pg_catalog.concat(tg_table_schema, '.outbox'), '');
+    return null;
+end $$;""",
+        """
+-- Deferred: it runs while the transaction commits, before that releases its locks. One event for a
+-- batch, of the first row that is really inserted.
+create constraint trigger zz_outbox_arrive after insert on @.outbox
+    deferrable initially deferred for each row when (case
+        when current_setting('interlock.outbox_event', true) = new.batch::text then false
+        else set_config('interlock.outbox_event', new.batch::text, true) <> ''
+    end) execute function @.outbox_arrive();""",
     ),
 )
