@@ -137,7 +137,7 @@ class Outbox:
             if known:
                 found = connections.one(db, self._known, (values[0], values[6]))
         except BaseException as error:
-            self._failed(ready, error)
+            self._failed([ready], error)
             raise
         return self._sent(task, ready, found, known)
 
@@ -153,7 +153,7 @@ class Outbox:
             if known:
                 found = await connections.aone(db, self._known, (values[0], values[6]))
         except BaseException as error:
-            self._failed(ready, error)
+            self._failed([ready], error)
             raise
         return self._sent(task, ready, found, known)
 
@@ -181,7 +181,7 @@ class Outbox:
             if rows.are_known(found):
                 known = connections.one(db, *rows.known())
         except BaseException as error:
-            self._failed(rows.rows, error)
+            self._failed([ready for _, ready in rows.rows], error)
             raise
         return self._sent_list(task, rows, found, known)
 
@@ -201,7 +201,7 @@ class Outbox:
             if rows.are_known(found):
                 known = await connections.aone(db, *rows.known())
         except BaseException as error:
-            self._failed(rows.rows, error)
+            self._failed([ready for _, ready in rows.rows], error)
             raise
         return self._sent_list(task, rows, found, known)
 
@@ -212,13 +212,9 @@ class Outbox:
                 named = isinstance(call, Mapping)
                 rows.append(self._row(task, () if named else tuple(call), call if named else {}))
         except BaseException as error:
-            self._failed(rows, error)
+            self._failed([ready for _, ready in rows], error)
             raise
         return RowList(self.database.table, rows)
-
-    def _failed(self, rows: list[tuple[Sequence[Any], Any]], error: BaseException) -> None:
-        for _, ready in rows:
-            self.app._hooks.after("on_send_error", ready.sending, error)
 
     def _sent_list(self, task: Any, rows: RowList, found: Any, known: Any) -> list[SentRow]:
         sent = rows.sent(found, known)
@@ -243,10 +239,11 @@ class Outbox:
         )
         return self.database.columns(values), ready
 
-    def _failed(self, ready: Any, error: BaseException) -> None:
+    def _failed(self, sends: list[Any], error: BaseException) -> None:
         if (text := with_grants(error, "producer", self.schema)) != str(error).strip():
             error.add_note(text)
-        self.app._hooks.after("on_send_error", ready.sending, error)
+        for ready in sends:
+            self.app._hooks.after("on_send_error", ready.sending, error)
 
     def _sent(self, task: Any, ready: Any, found: Any, known: bool) -> SentRow:
         # A row with the dedup string that ended meanwhile has no id any more.

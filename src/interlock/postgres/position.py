@@ -16,7 +16,7 @@ SWEEP = 5_000
 SWEEP_PAUSE = 10.0
 """Seconds until the next sweep if there are fewer."""
 FREED = 20
-"""Fraction of a full window, as one in 20, that must be free before it is read on: counting is slow."""
+"""A full window is read on when this fraction of it, one in 20, is free: counting is slow."""
 
 
 class Position:
