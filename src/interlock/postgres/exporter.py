@@ -21,7 +21,8 @@ UP = Family("interlock_outbox_up", "gauge", "1 while the database of the outbox 
             ())  # fmt: skip
 ROWS = Family(
     "interlock_outbox_rows", "gauge",
-    "rows by state: waiting for the relay, relayed and waiting for a handler, held, dead", ("state",),
+    "rows by state: waiting for the relay, relayed and waiting for a handler, held, dead",
+    ("state",),
 )  # fmt: skip
 OLDEST = Family(
     "interlock_outbox_oldest_seconds", "gauge",
