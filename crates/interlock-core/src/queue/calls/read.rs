@@ -222,6 +222,21 @@ impl<P> Scheduler<P> {
         key: &[u8],
         mut each: impl FnMut(Seen<'_, P>) -> bool,
     ) -> u64 {
+        if self.delays.len() <= PLACES as usize {
+            // Fewer than the places that one call may look at, however many messages there are.
+            let ids = self.delays.ids().filter(|&id| self.delays.has_key(id, key));
+            let places = ids.filter_map(|id| self.records.find(id));
+            let mut places: Vec<_> = places.filter(|&at| u64::from(at) >= from).collect();
+            places.sort_unstable();
+            let mut left = count;
+            for at in places {
+                if left == 0 {
+                    return at.into();
+                }
+                left = if each(self.seen_at(at)) { left - 1 } else { 0 };
+            }
+            return 0;
+        }
         some_places(from, self.records.end(), count, |at| {
             let message = self.records.get(at)?;
             let delayed = message.state == Some(State::Delayed);
@@ -365,6 +380,7 @@ const PLACES: u32 = 20_000;
 
 #[cfg(test)]
 mod tests {
+    use crate::key::KeyRef;
     use crate::queue::parts::watch::Watch;
     use crate::queue::scheduler::{Put, Scheduler};
     use crate::queue::types::Options;
@@ -408,5 +424,36 @@ mod tests {
         scheduler.cancel_all(1);
         let id = scheduler.put(1, &Put::default(), &mut Some(0)).unwrap().id;
         assert_eq!(in_order(&mut scheduler, 100).0, [id]);
+    }
+
+    #[test]
+    fn delayed_messages_of_a_key_are_found_once_in_one_call_behind_many_others() {
+        let mut scheduler: Scheduler<u64> = Scheduler::new(Options::default(), Watch::off());
+        let mut wanted = Vec::new();
+        for round in 0..50_000 {
+            let key = [b'a' + (round % 2) as u8];
+            let keys = [KeyRef::new(&key)];
+            let delay = if round % 10_000 < 4 { 1_000 } else { 0 };
+            let put = Put { keys: &keys, delay, ..Put::default() };
+            let id = scheduler.put(1, &put, &mut Some(round)).unwrap().id;
+            if delay > 0 && key == [b'a'] {
+                wanted.push(id);
+            }
+        }
+        for count in [1, 3, 10, 100] {
+            let (mut found, mut from, mut pages) = (Vec::new(), 0, 0);
+            loop {
+                from = scheduler.scan_delayed(from, count, b"a", |seen| {
+                    found.push(seen.id);
+                    true
+                });
+                pages += 1;
+                if from == 0 {
+                    break;
+                }
+            }
+            found.sort_unstable();
+            assert_eq!((&found, pages), (&wanted, wanted.len().div_ceil(count)));
+        }
     }
 }
