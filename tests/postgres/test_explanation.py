@@ -15,6 +15,9 @@ import pytest
 
 from interlock.app import App
 from interlock.cli import main
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.server import Server
+from interlock.client.faces.client import connect as connect_engine
 from interlock.postgres import Outbox, admin
 from interlock.postgres import relay as relays
 from interlock.postgres.database import LOCK
@@ -181,6 +184,15 @@ def test_a_relay_without_an_engine_reports_that_it_waits(
     place = Place(database, connect, f"interlock://127.0.0.1:{hub.port}")
     with place.app.worker(threads=1):
         wait_for(lambda: place.status().relay == ME, "no relay")
+        url = f"interlock://127.0.0.1:{hub.port}"
+        with connect_engine(url) as client:
+            operator = Operator(Server(client))
+            wait_for(lambda: any(one.said.get("relay") for one in operator.workers("default")),
+                     "not announced")  # fmt: skip
+            (said,) = [one.said for one in operator.workers("default")]
+        assert said["relay"].startswith("outbox interlock: position 0, 0 gaps")
+        assert main(["worker", "list", "--url", url]) == 0
+        assert "running, relays" in capsys.readouterr().out
         hub.process.kill()
         hub.process.communicate()
         wait_for(lambda: "the engine does not answer" in (place.status().waits or ""), "no reason")

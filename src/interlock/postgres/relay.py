@@ -64,9 +64,10 @@ class Relay:
         """While this relay has the lock."""
 
     @property
-    def is_active(self) -> bool:
-        """This relay has the lock."""
-        return self._report is not None
+    def activity(self) -> str:
+        """See ``BesideRelay``."""
+        report = self._report
+        return "" if report is None else f"outbox {self._outbox.schema}: {report}"
 
     @property
     def hangs(self) -> bool:

@@ -24,6 +24,7 @@ class Report:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self._written: tuple[int, int, str | None] | None = None
+        """Position, number of gaps, reason to wait."""
         self._written_at = 0.0
         self.position: Position | None = None
         """The position in the present session of the engine."""
@@ -47,6 +48,11 @@ class Report:
             return
         self._written, self._written_at = found, now
         self._connection.report(process(), *found)
+
+    def __str__(self) -> str:
+        position, gaps, waits = self._written or (0, 0, None)
+        text = f"position {position}, {gaps} gaps"
+        return f"{text}, waits: {waits}" if waits else text
 
 
 def process() -> str:

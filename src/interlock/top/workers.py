@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widgets import DataTable, Static
 
+from interlock.client.wire.worker_directory import state_text
 from interlock.errors import InterlockError
 from interlock.top.board import Board, WorkerLook
 from interlock.top.stacks import Stacks
@@ -96,7 +97,7 @@ def worker_row(one: WorkerLook) -> list[Text]:
     running = said.get("running")
     busy = len(running) if isinstance(running, list) else 0
     return [
-        cell(one.name), cell(one.queue), cell(said.get("app", "")), cell(said.get("state", "")),
+        cell(one.name), cell(one.queue), cell(said.get("app", "")), cell(state_text(said)),
         cell(f"{busy}/{said.get('concurrency', '')}", right=True),
         cell(said.get("handled", ""), right=True), cell(said.get("failed", ""), right=True),
         cell(duration(one.age)),

@@ -78,8 +78,8 @@ class BesideRelay(Beside, Protocol):
     """The relay of an outbox."""
 
     @property
-    def is_active(self) -> bool:
-        """It relays; at most one of all workers does."""
+    def activity(self) -> str:
+        """Words for its position and the reason why it waits; empty unless it relays."""
 
     @property
     def hangs(self) -> bool:
@@ -192,6 +192,11 @@ class Worker:
         told.counters.extend(self._counters())
         told.gauges.extend(self._gauges())
         return told
+
+    @property
+    def relay(self) -> str:
+        """Words for its relay of an outbox; empty unless that is the active one of all workers."""
+        return "" if self._relay is None else self._relay.activity
 
     def answers(self, timeout: float) -> bool:
         """Return whether it responds within ``timeout``, rather than hangs."""
@@ -369,7 +374,7 @@ class Worker:
             ["concurrency", [], self.settings.concurrency],
             ["processes", [], 1],
             ["info", [_core.__version__, self.settings.pool], 1],
-            ["relays", [], int(self._relay is not None and self._relay.is_active)],
+            ["relays", [], int(bool(self.relay))],
         ]
 
     def __enter__(self) -> Self:

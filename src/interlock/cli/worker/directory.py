@@ -16,6 +16,7 @@ from interlock.cli.flags import Flag
 from interlock.cli.queue.subcommand import BAD_INPUT, ask, count, emit, failed
 from interlock.cli.tables import printable, table
 from interlock.cli.worker.stacks import as_text
+from interlock.client.wire.worker_directory import state_text
 
 if TYPE_CHECKING:
     from interlock.client.admin.operator import Operator
@@ -60,7 +61,7 @@ def list_all(operator: Operator, given: argparse.Namespace) -> int:
     rows = [
         [
             one.id,
-            str(one.said.get("state", "")),
+            state_text(one.said),
             str(one.said.get("app", "")),
             ", ".join(map(str, _list(one.said, "queues") or [one.queue])),
             f"{len(_list(one.said, 'running'))} of {one.said.get('concurrency', '?')}",

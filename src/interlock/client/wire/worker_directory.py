@@ -52,6 +52,12 @@ class Announced:
         return isinstance(queues, list) and queue in queues
 
 
+def state_text(said: dict[str, Any]) -> str:
+    """Return the state of a worker for people, from its text as an object."""
+    state = str(said.get("state", ""))
+    return f"{state}, relays" if said.get("relay") else state
+
+
 @understood
 def workers(reply: Sequence[bytes]) -> list[Announced]:
     """Parse the reply of il1_workers."""

@@ -53,6 +53,7 @@ class Description:
             # The readers' clocks may differ from this one.
             "seconds": round(time.monotonic() - self._began, 3),
             "state": state,
+            "relay": _short(self._worker.relay, 256),
             "handled": figures.handled,
             "failed": figures.failed,
             "lost": figures.lost,

@@ -87,6 +87,7 @@ export function workers({ live, query, note, signal }) {
           ["Handled", one.handled === undefined ? null : `${count(one.handled)}${one.failed ? `, ${count(one.failed)} failed` : ""}${one.lost ? `, ${count(one.lost)} leases lost` : ""}`],
           ["Since", sinceOf(one, at)], ["Version", one.version],
           ["Schedules", one.schedules?.length ? one.schedules.join(", ") : null],
+          ["Relay", one.relay || null],
         ]));
         busy.firstChild.style.width = one.concurrency ? `${Math.min(100, (100 * (one.running?.length ?? 0)) / one.concurrency)}%` : "0";
       }
