@@ -28,7 +28,7 @@ create table plain (id bigint generated always as identity primary key,
 create table account (id int primary key, count bigint not null default 0) with (fillfactor = 20);
 insert into account (id) select generate_series(0, 9);
 create table other (id int);
-truncate interlock.outbox;
+truncate interlock.outbox, interlock.outbox_commits;
 """
 PUT = {
     "number": "insert into interlock.outbox (queue, task, payload, keys, shared, options) "
@@ -41,11 +41,13 @@ CORRECT = {
     "id": "update plain set count = %(count)s where id = %(id)s",
 }
 READ = {
-    "number": "with x as (select id, number from interlock.outbox where number is not null "
-    "order by number limit %(limit)s), d as (delete from interlock.outbox o using x where "
-    "o.id = x.id returning x.number, o.keys, o.payload) "
+    "number": "with x as (select o.id, c.number from interlock.outbox_commits c "
+    "join interlock.outbox o using (batch) order by c.number, o.id limit %(limit)s), "
+    "d as (delete from interlock.outbox o using x where o.id = x.id "
+    "returning x.number, o.id, o.keys, o.payload), "
+    "e as (delete from interlock.outbox_commits c using d where c.number = d.number) "
     "select convert_from(keys[1], 'utf8')::int, convert_from(payload, 'utf8')::int from d "
-    "order by number",
+    "order by number, id",
     "id": "with x as (select id from plain where {} order by id limit %(limit)s), "
     "d as (delete from plain o using x where o.id = x.id returning o.*) "
     "select account, count from d order by id",
