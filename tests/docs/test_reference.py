@@ -92,6 +92,8 @@ OTHERS = {
     "Outbox.send": postgres.Outbox.send,
     "Outbox.asend": postgres.Outbox.asend,
     "Outbox.explain": postgres.Outbox.explain,
+    "Outbox.send_many": postgres.Outbox.send_many,
+    "Outbox.asend_many": postgres.Outbox.asend_many,
     "current_lease": interlock.current_lease,
     "cases": contract.cases,
     "run": contract.run,
