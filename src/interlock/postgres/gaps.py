@@ -117,7 +117,7 @@ class Gaps:
         if whole:
             for each in self._watched:
                 each.owners = snapshot.open(each.owners)
-            self._watched = [each for each in self._watched if each.owners and each.ranges]
+        self._watched = [each for each in self._watched if each.owners and each.ranges]
         return new
 
     def watch(self, ranges: list[tuple[int, int]], snapshot: Snapshot, bound: int) -> None:
