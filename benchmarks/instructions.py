@@ -28,6 +28,7 @@ from benchmarks import machine, peers
 from benchmarks.interpreters import ROOT
 from benchmarks.row import Sample
 from benchmarks.scenarios import single
+from benchmarks.tables import counted
 
 MARK = "getppid"
 """The C function at which callgrind writes its counts and starts anew; nothing else calls it."""
@@ -62,10 +63,17 @@ OPERATIONS = (
     Operation("single/4-keys", single.with_keys(4), QUEUE),
     Operation("single/batches", single.in_batches, QUEUE_BATCHES),
     Operation("single/simple-queue", single.with_keys(1), SIMPLE_QUEUE),
+    *(Operation(f"dict {name}", counted.of_dict(name)) for name in counted.NAMES),
+    *(
+        Operation(f"table/{name}", counted.ours(name), f"dict {name.replace('object', 'row')}")
+        for name in (*counted.NAMES, *counted.OBJECTS)
+    ),
 )
 
 BARS = {row.name: row.bar for row in single.ROWS}
-"""The ratios that are good enough. They are set for times, which follow the instructions here."""
+"""The ratios that are good enough. They are set for times, which follow the instructions here.
+
+The times of `table/*` do not: a dict of that size mostly waits for memory."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -105,7 +105,7 @@ class Table(Store):
 
     def __init__(self, keys: Sequence[str], place: str | None = None) -> None:
         self.place = place or f"bench-{uuid.uuid4().hex}"
-        self.table = SharedTable.open(self.place, Device, capacity=ROWS)
+        self.table = SharedTable.open(self.place, Device, capacity=len(keys) or ROWS)
         if place is None:
             super().__init__(keys)
 
