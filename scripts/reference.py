@@ -243,10 +243,11 @@ INFO_TABLES = """
 ## Table figures
 
 `INFO` has a line `table_NAME` per table, such as `rows=5,slots=1248`; `Hub.tables()` has numbers,
-and `/metrics` has the label `table`. Counting rows means visiting every slot. Tables with up to
-16,384 slots are counted on each request. Larger tables are counted on a thread, on request, at most
-once a second and for at most a fiftieth of the time. Their figures are those of the previous count;
-before the first count, these figures are missing.
+and `/metrics` has the label `table`. A table knows its number of rows
+until one of them may have expired. From then on, counting live rows means visiting every slot.
+Tables with up to 16,384 slots are then counted on each request. Larger tables are counted on a
+thread, on request, at most once a second and for at most a fiftieth of the time. Their figures are
+those of the previous count; before the first count, these figures are missing.
 
 """
 

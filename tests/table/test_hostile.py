@@ -54,15 +54,15 @@ def held(table: SharedTable[Wide]) -> Iterator[None]:
     table["held"] = Wide(count=1)
     with table.path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
         # The first to write has number 1. The key is the fifth word of its slot, the state is the
-        # first: bits 4 to 15 are the owner, 1 to 3 why it holds the slot (1: one word is changed).
+        # first: bits 5 to 16 are the owner, 1 to 4 why it holds the slot (1: one word is changed).
         at = memory.find(b"held\0\0\0\0") - 4 * 8
         state = int.from_bytes(memory[at : at + 8], "little")
-        assert state & 0xFFFF == 1
-        memory[at : at + 8] = (state | 1 << 4 | 1 << 1).to_bytes(8, "little")
+        assert state & 0x1FFFF == 1
+        memory[at : at + 8] = (state | 1 << 5 | 1 << 1).to_bytes(8, "little")
         try:
             yield
         finally:
-            memory[at : at + 8] = (state + (1 << 16)).to_bytes(8, "little")
+            memory[at : at + 8] = (state + (1 << 17)).to_bytes(8, "little")
 
 
 @pytest.mark.parametrize("option", ["gc", "weakref", "dict", "cache_hash", "array_like"])

@@ -14,6 +14,8 @@ pub enum Step {
     RowHalfWritten,
     RowWritten,
     TagWritten,
+    /// The new row is counted, and not yet there.
+    RowCounted,
     /// The new row is there; the insert lock is still held.
     RowPublished,
     /// The slot is held for one word.
@@ -32,12 +34,14 @@ pub enum Step {
     TargetTagged,
     /// The copy is whole, and not yet published.
     SourceMoved,
+    TargetCounted,
     TargetPublished,
     /// The slot that the row left is held for another.
     SourceFreed,
     /// A row is gone, and its tag is not.
     DeleteClaimed,
     DeleteUntagged,
+    DeleteCounted,
     /// A dead owner's image is in the scratch row kept for that.
     RedoFilled,
     /// A dead owner's slot is held by who finishes it.
@@ -48,6 +52,8 @@ pub enum Step {
     RecoveredTarget,
     /// The slots of a dead owner are free, and its insert lock is not.
     RecoveredSlots,
+    /// The count of a dead owner has what it lacked, and its slot is held still.
+    RecoveredCounted,
     /// The table says who resizes it.
     ResizeBegun,
     /// The rows are in the new table, as they were, and nothing is frozen.
@@ -78,6 +84,7 @@ impl Step {
             RowHalfWritten,
             RowWritten,
             TagWritten,
+            RowCounted,
             RowPublished,
             WordLocked,
             WordWritten,
@@ -90,16 +97,19 @@ impl Step {
             TargetHalfCopied,
             TargetTagged,
             SourceMoved,
+            TargetCounted,
             TargetPublished,
             SourceFreed,
             DeleteClaimed,
             DeleteUntagged,
+            DeleteCounted,
             RedoFilled,
             RedoTaken,
             RedoHalfCopied,
             RedoCopied,
             RecoveredTarget,
             RecoveredSlots,
+            RecoveredCounted,
             ResizeBegun,
             ResizeCopied,
             ResizeFreezing,

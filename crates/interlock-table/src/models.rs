@@ -95,7 +95,9 @@ fn with_row(word: u64, stepped: bool) -> Arc<Memory> {
     memory
 }
 
+/// All slots and insert locks are free, and the rows are counted as they are.
 fn nothing_is_held(memory: &Memory) {
+    assert_eq!(memory.rows(), memory.visited_rows(0).0);
     for bucket in 0..memory.geometry.buckets() {
         assert!(crate::layout::state::State(memory.insert_lock(bucket).load(Relaxed)).is_open());
         for index in 0..crate::layout::geometry::SLOTS {
@@ -277,10 +279,68 @@ fn a_row_whose_mover_dies_exists_once() {
         Step::TargetHalfCopied,
         Step::TargetTagged,
         Step::SourceMoved,
+        Step::TargetCounted,
         Step::TargetPublished,
     ] {
         moves(Some(step));
     }
+}
+
+/// A writer dies while it inserts or deletes; two recover it at once, and one of them dies of that.
+fn dies_counting(step: Step, dying: fn(&Writer) -> Result<bool, Error>, is_full: bool) {
+    check(2, move |stepped| {
+        let memory = match is_full {
+            true => full_to_the_last_slot(stepped),
+            false => with_row(1, stepped),
+        };
+        assert!(matches!(dying(&writer(&memory, 1, Some(step))), Err(Error::Died)));
+        let shared = memory.clone();
+        let other = thread::spawn(move || {
+            let dies_too = Some(Step::RecoveredCounted);
+            let _ = writer(&shared, 2, dies_too).recover(1, 1);
+        });
+        writer(&memory, 3, None).recover(1, 1).unwrap();
+        nothing_is_held(&memory);
+        other.join().unwrap();
+        nothing_is_held(&memory);
+        // The next owner of the number counts on.
+        assert!(insert(&writer(&memory, 1, None), "other", 1).unwrap());
+        nothing_is_held(&memory);
+    });
+}
+
+#[test]
+fn a_row_whose_writer_dies_while_inserting_is_counted_if_it_is_there() {
+    use Step::*;
+    for step in [SlotClaimed, RowHalfWritten, RowWritten, TagWritten, RowCounted, RowPublished] {
+        dies_counting(step, |writer| insert(writer, "new", 7), false);
+    }
+}
+
+#[test]
+fn a_row_whose_overwriter_dies_is_not_counted_any_more() {
+    for step in [Step::SlotClaimed, Step::RowWritten, Step::TagWritten, Step::RowPublished] {
+        dies_counting(step, |writer| insert(writer, "new", 7), true);
+    }
+}
+
+#[test]
+fn a_row_whose_writer_dies_while_deleting_is_not_counted_any_more() {
+    for step in [Step::DeleteClaimed, Step::DeleteUntagged, Step::DeleteCounted] {
+        dies_counting(step, delete, false);
+    }
+}
+
+fn delete(writer: &Writer) -> Result<bool, Error> {
+    let (place, before) = writer.memory.find(&key("row")).expect("the row is there");
+    writer.free(place, before)
+}
+
+/// Rows in all slots, so that another insert overwrites one.
+fn full_to_the_last_slot(stepped: bool) -> Arc<Memory> {
+    let memory = full(stepped);
+    assert!(insert(&writer(&memory, 1, None), "eighth", 8).unwrap());
+    memory
 }
 
 #[test]

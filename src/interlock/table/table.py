@@ -397,7 +397,7 @@ class SharedTable(_core.Table, MutableMapping[Key, W], Generic[W]):
         return Resized(*self._resize(capacity, drop))
 
     def stats(self) -> TableStats:
-        """Count the rows, and return the counts of the table's events."""
+        """Return the number of rows and the counts of the table's events."""
         return TableStats.of(self.capacity, self._stats())
 
     def export(

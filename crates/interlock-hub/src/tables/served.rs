@@ -158,12 +158,15 @@ impl ServedTable {
         }
     }
 
-    /// Returns what is known of the table; `None` in the first moments of a large one. To count means to
-    /// look at every slot: of a small table that is done at once, of others by a thread, and again only when
-    /// somebody asks, once a second at most, and in one of fifty parts of the time.
+    /// Returns what is known of the table; `None` in the first moments of a large one. Once rows may have
+    /// expired, to count means to look at every slot: of a small table that is done at once, of others by a
+    /// thread, and again only when somebody asks, once a second at most, and in one of fifty parts of the time.
     pub fn statistics(self: &Arc<Self>) -> Option<Statistics> {
         if self.hasty.slots() <= AT_ONCE {
             return Some(self.hasty.statistics());
+        }
+        if let Some(known) = self.hasty.known_statistics() {
+            return Some(known);
         }
         let counted = self.counted.lock().clone();
         let fresh = |counted: &Counted| {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | head | what [`header`](crate::layout::header) says |
 //! | control | [`control`]: namespaces, clock, counters |
-//! | participants | who, thread, three intents, image, two scratch rows |
+//! | participants | who, thread, three intents, image, two marks, counts of rows, two scratch rows |
 //! | tags | of all buckets of the four rows, one bucket behind the other |
 //! | insert locks | one for each bucket |
 //! | slots | those of all buckets |
@@ -47,7 +47,11 @@ pub const WHO: usize = 0;
 pub const THREAD: usize = 1;
 pub const INTENTS: usize = 2;
 pub const IMAGE: usize = 5;
-const SCRATCH: usize = 8;
+/// Counts as they were before a slot was locked, two of them.
+pub const MARKS: usize = 6;
+/// Rows that it has put less those that it has removed: one word for each row of buckets.
+pub const COUNTS: usize = 8;
+const SCRATCH: usize = 16;
 
 /// Words between head and participants: namespaces and clock, then one line of the cache per counter.
 pub mod control {
@@ -79,6 +83,10 @@ pub mod control {
     pub const POSITION: usize = COUNTERS + 56;
     /// The checksum of the log up to there.
     pub const POSITION_CHECKSUM: usize = POSITION + 1;
+    /// The complement of the earliest expiry that any row ever had; 0: none had one.
+    pub const EARLIEST: usize = COUNTERS + 64;
+    /// The highest number that any participant ever had.
+    pub const USED: usize = COUNTERS + 72;
     pub const WORDS: usize = 512;
 }
 

@@ -22,7 +22,7 @@ use crate::layout::schema::Schema;
 use crate::layout::state::OWNERS;
 
 /// The version of the layout that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Bytes that say how long the head is.
 pub const FIRST: usize = 128;
 const PAGE: usize = 4096;

@@ -1,4 +1,4 @@
-//! The word that says what a slot is: version 48 bits, owner 12, kind 3, live 1.
+//! The word that says what a slot is: version 47 bits, owner 12, kind 4, live 1.
 //!
 //! It is the only lock of a slot, and the only word that a reader has to compare. Taking the lock
 //! leaves version and liveness as they are, so that a reader beside a writer of one word, or beside
@@ -7,9 +7,9 @@
 
 const LIVE: u64 = 1;
 const KIND_AT: u32 = 1;
-const OWNER_AT: u32 = 4;
-const VERSION_AT: u32 = 16;
-const KINDS: u64 = 0b111;
+const OWNER_AT: u32 = 5;
+const VERSION_AT: u32 = 17;
+const KINDS: u64 = 0b1111;
 
 /// The highest number of a participant; 0 is nobody.
 pub const OWNERS: u64 = (1 << (VERSION_AT - OWNER_AT)) - 1;
@@ -26,7 +26,7 @@ pub enum Kind {
     Row = 2,
     /// Like `Row`, for a process that finishes a dead owner's write: in the scratch row for that.
     Redo = 3,
-    /// Not owned yet, or no longer: to be freed.
+    /// A slot that was free is held for a new row. Insert locks are held so too.
     Claim = 4,
     /// The row is being copied to a slot of a later row: the copy is to be dropped.
     Moving = 5,
@@ -35,6 +35,8 @@ pub enum Kind {
     /// The slot can no longer be written, because the table is being resized. It has no owner: the table's
     /// [resize word](crate::table::resize) says for whom it waits.
     Frozen = 7,
+    /// The row is gone, but still counted: the slot is to be freed, or to get another row.
+    Over = 8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -90,7 +92,14 @@ impl State {
     /// The word as this owner holds it while the row is missing.
     #[inline]
     pub fn claimed(self, owner: u64) -> State {
-        State(self.held(owner, Kind::Claim).0 & !LIVE)
+        let kind = if self.is_live() { Kind::Over } else { Kind::Claim };
+        State(self.held(owner, kind).0 & !LIVE)
+    }
+
+    /// Returns whether the slot is held and has no row.
+    #[inline]
+    pub fn is_claimed(self) -> bool {
+        self.is(Kind::Claim) || self.is(Kind::Over)
     }
 
     /// The word while the table is being resized.
@@ -138,7 +147,8 @@ mod tests {
         );
         assert!(!row.still(row.held(3, Kind::Row)) && !row.still(row.held(3, Kind::Redo)));
         assert!(!row.still(row.claimed(3)) && !row.still(held.next(true)));
-        assert!(row.claimed(3).is(Kind::Claim) && !row.claimed(3).is_live());
+        assert!(row.claimed(3).is(Kind::Over) && !row.claimed(3).is_live());
+        assert!(State(0).claimed(3).is(Kind::Claim) && State(0).claimed(3).is_claimed());
         assert_eq!(held.next(false), State(2 << VERSION_AT));
         assert!(row.held(3, Kind::Moved).held(4, Kind::Redo).is(Kind::Redo));
     }

@@ -193,6 +193,7 @@ impl Memory {
             memory.word(memory.geometry.participant(id).unwrap() + WHO).store(1, Relaxed);
         }
         memory.control(control::RESIZE).store(State(0).next(true).0, Relaxed);
+        memory.control(control::USED).store(participants, Relaxed);
         memory
     }
 

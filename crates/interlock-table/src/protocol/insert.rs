@@ -72,10 +72,15 @@ impl Writer<'_> {
             kept.store(word, Relaxed);
         }
         self.at(Step::RowHalfWritten)?;
+        memory.note_expiry(new.expiry);
         slot::store(new.expiry, new.row, memory.value(slot));
         self.at(Step::RowWritten)?;
         memory.set_tag(place, new.key.tag());
         self.at(Step::TagWritten)?;
+        if held.is(Kind::Claim) {
+            self.count(place, 1);
+            self.at(Step::RowCounted)?;
+        }
         memory.publish(slot, held.next(true));
         self.at(Step::RowPublished)?;
         Ok(true)
@@ -109,6 +114,7 @@ impl Writer<'_> {
     /// Holds a slot as nobody's, if its state is exactly this one still.
     fn hold(&self, place: Place, before: State, intent: Intent) -> Result<Option<Claimed>, Error> {
         let held = before.claimed(self.id);
+        self.mark(place, intent);
         if !self.lock(place, before, held, intent) {
             return Ok(None);
         }
@@ -201,6 +207,7 @@ impl Writer<'_> {
     ) -> Result<Option<Claimed>, Error> {
         let memory = self.memory;
         let moving = before.held(self.id, Kind::Moving);
+        self.mark(source, Intent::Slot);
         if !self.lock(source, before, moving, Intent::Slot) {
             return Ok(None);
         }
@@ -219,9 +226,13 @@ impl Writer<'_> {
         // the copy.
         memory.publish(source.at, before.held(self.id, Kind::Moved));
         self.at(Step::SourceMoved)?;
+        if held.is(Kind::Claim) {
+            self.count(target, 1);
+            self.at(Step::TargetCounted)?;
+        }
         memory.publish(target.at, held.next(true));
         self.at(Step::TargetPublished)?;
-        let left = before.next(false).claimed(self.id);
+        let left = before.next(true).claimed(self.id);
         memory.publish(source.at, left);
         self.at(Step::SourceFreed)?;
         // The new row is seen with this state.
@@ -268,6 +279,7 @@ pub fn move_for_model(writer: &Writer, key: &Key) -> Result<bool, Error> {
     let (source, before) = memory.find(key).expect("it is there");
     let last = memory.geometry.candidate(LEVELS - 1, key.hash);
     let Some((place, held)) = writer.move_row(source, before, last, 1)? else { return Ok(false) };
+    writer.count(place, -1);
     memory.publish(place.at, held.next(false));
     Ok(true)
 }

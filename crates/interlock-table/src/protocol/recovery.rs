@@ -33,6 +33,17 @@ impl Memory {
         Intents { insert_lock: bucket, slot: self.slot_of(slot), target: self.slot_of(target) }
     }
 
+    /// Slots and insert locks that a participant holds.
+    pub fn held_by(&self, id: u64) -> u64 {
+        let Intents { insert_lock, slot, target } = self.intents(id);
+        let is_own = |state: State| u64::from(state.owner() == id);
+        let lock = insert_lock.map(|bucket| State(self.insert_lock(bucket).load(Acquire)));
+        // Both may name one slot, the target of an earlier move.
+        let slots = [slot, target.filter(|target| Some(*target) != slot)];
+        let slots = slots.into_iter().flatten().map(|place| self.state(place.at));
+        lock.into_iter().chain(slots).map(is_own).sum()
+    }
+
     /// Frees all that a dead participant held, but for a row half copied: that takes a scratch row of the
     /// living. Returns whether nothing is held by it any more.
     fn release(
@@ -46,19 +57,35 @@ impl Memory {
         // what was left, or will not be when it is swapped.
         let left = |state: State| state.owner() == id && self.who(id) == who;
         let source = intents.slot.map(|place| (place, self.state(place.at)));
+        let marked = intents.slot.and_then(|place| self.counted(id, place, Intent::Slot));
         if let Some(target) = intents.target {
             let state = self.state(target.at);
-            if left(state) && state.is(Kind::Claim) && Some(target) != intents.slot {
+            let counted = self.counted(id, target, Intent::MoveTarget);
+            if left(state) && state.is_claimed() && Some(target) != intents.slot {
                 let moved = source.is_some_and(|(_, at)| at.owner() == id && at.is(Kind::Moved));
+                if let Some(counted) = counted.filter(|_| state.is(Kind::Over) != moved) {
+                    counted.change(if moved { 1 } else { -1 });
+                    step(Step::RecoveredCounted)?;
+                }
                 self.swap(target.at, state, state.next(moved));
             }
             step(Step::RecoveredTarget)?;
         }
-        if let Some((place, state)) = source {
-            if left(state) && !state.has_image() {
-                self.swap(place.at, state, state.next(state.is_live() && !state.is(Kind::Moved)));
-            } else if left(state) {
+        if let (Some((place, state)), Some(counted)) = (source, marked) {
+            if left(state) && state.has_image() {
                 return Ok(false);
+            }
+            if left(state) {
+                let live = match state {
+                    _ if state.is(Kind::Claim) => counted.is_changed(),
+                    _ if state.is(Kind::Over) || state.is(Kind::Moved) => {
+                        counted.change(-1);
+                        step(Step::RecoveredCounted)?;
+                        false
+                    }
+                    _ => state.is_live(),
+                };
+                self.swap(place.at, state, state.next(live));
             }
         }
         step(Step::RecoveredSlots)?;
@@ -91,7 +118,7 @@ impl Memory {
     /// after its last lock, so that only damaged memory has one, such as a file after a power
     /// failure. A row whose full image was elsewhere is deleted.
     pub fn free_stray(&self, word: &AtomicU64, seen: State) {
-        let in_place = !seen.has_image() && !seen.is(Kind::Claim) && !seen.is(Kind::Moved);
+        let in_place = !seen.has_image() && !seen.is_claimed() && !seen.is(Kind::Moved);
         let free = seen.next(seen.is_live() && in_place);
         // Failing, it is no longer there.
         let _ = word.compare_exchange(seen.0, free.0, AcqRel, Relaxed);

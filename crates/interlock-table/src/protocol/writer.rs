@@ -25,12 +25,20 @@ pub enum Intent {
     MoveTarget = 2,
 }
 
+impl Intent {
+    /// The number of the mark that goes with it; an insert lock has none.
+    #[inline]
+    pub fn mark(self) -> usize {
+        usize::from(matches!(self, Intent::MoveTarget))
+    }
+}
+
 #[derive(Clone, Copy)]
 pub struct Writer<'a> {
     pub memory: &'a Memory,
     pub id: u64,
     /// The participant's place.
-    at: usize,
+    pub(in crate::protocol) at: usize,
     /// Time that one that lives is waited for.
     pub patience: Duration,
     /// The step at which the thread of a model stops for good.
@@ -87,6 +95,7 @@ impl<'a> Writer<'a> {
     /// Fills the own scratch row.
     #[inline]
     pub fn fill(&self, expiry: u64, row: &[u64]) {
+        self.memory.note_expiry(expiry);
         slot::store(expiry, row, self.scratch(false));
     }
 
@@ -137,9 +146,12 @@ impl<'a> Writer<'a> {
             return Ok(None);
         }
         self.at(Step::WordLocked)?;
-        let word = &self.memory.value(place.at)[word];
+        let (is_expiry, word) = (word == 0, &self.memory.value(place.at)[word]);
         let changed = change(word.load(Relaxed));
         if let Ok((wanted, _)) = &changed {
+            if is_expiry {
+                self.memory.note_expiry(*wanted);
+            }
             word.store(*wanted, Relaxed);
         }
         self.at(Step::WordWritten)?;
@@ -149,12 +161,15 @@ impl<'a> Writer<'a> {
 
     /// Deletes a row, if its state is exactly `before` still.
     pub fn free(&self, place: Place, before: State) -> Result<bool, Error> {
+        self.mark(place, Intent::Slot);
         if !self.lock(place, before, before.claimed(self.id), Intent::Slot) {
             return Ok(false);
         }
         self.at(Step::DeleteClaimed)?;
         self.memory.set_tag(place, 0);
         self.at(Step::DeleteUntagged)?;
+        self.count(place, -1);
+        self.at(Step::DeleteCounted)?;
         self.memory.publish(place.at, before.next(false));
         Ok(true)
     }

@@ -377,6 +377,9 @@ impl Region {
                 memory.redo_alone(id);
             }
         }
+        if process::boot() != [0, 1].map(|n| self.read(control::BOOT + n)) {
+            memory.recount();
+        }
     }
 }
 

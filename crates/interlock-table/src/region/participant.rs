@@ -5,13 +5,13 @@
 //! when it ends, or when the table is closed. The first process that finds a killed one's numbers
 //! frees them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::layout::geometry::{IMAGE, INTENTS, THREAD, WHO};
+use crate::layout::geometry::{control, IMAGE, INTENTS, THREAD, WHO};
 use crate::memory::process;
 use crate::memory::Memory;
 use crate::protocol::writer::Writer;
@@ -45,7 +45,13 @@ struct Mine {
 
 thread_local! {
     static MINE: RefCell<Vec<Mine>> = const { RefCell::new(Vec::new()) };
+    /// Serial and number of the table that this thread wrote to last: most write to one. It needs no
+    /// destructor, so to read it is a load.
+    static LAST: Cell<(u64, Claim)> = const { Cell::new(NO_TABLE) };
 }
+
+/// No table has this serial.
+const NO_TABLE: (u64, Claim) = (0, Claim { life: 0, id: 0 });
 
 impl Shared {
     pub fn new(region: Region) -> Arc<Shared> {
@@ -101,16 +107,26 @@ impl Shared {
     #[inline]
     pub fn claim(&self) -> Result<u64, Error> {
         let life = process::life();
+        match LAST.get() {
+            (serial, claim) if serial == self.serial && claim.life == life => Ok(claim.id),
+            _ => self.claim_anew(life),
+        }
+    }
+
+    #[cold]
+    fn claim_anew(&self, life: u64) -> Result<u64, Error> {
         let known = MINE.try_with(|mine| {
             let mine = mine.borrow();
             let same = |mine: &&Mine| mine.serial == self.serial && mine.claim.life == life;
             mine.iter().find(same).map(|mine| mine.claim.id)
         });
-        match known {
-            Ok(Some(id)) => Ok(id),
-            Ok(None) => self.join(life),
-            Err(_) => Err(Error::Invalid("this thread has ended".to_owned())),
-        }
+        let id = match known {
+            Ok(Some(id)) => id,
+            Ok(None) => self.join(life)?,
+            Err(_) => return Err(Error::Invalid("this thread has ended".to_owned())),
+        };
+        LAST.set((self.serial, Claim { life, id }));
+        Ok(id)
     }
 
     #[cold]
@@ -201,6 +217,8 @@ impl Mine {
 
 impl Drop for Mine {
     fn drop(&mut self) {
+        // The number may be another thread's from now on.
+        LAST.set(NO_TABLE);
         if self.claim.life == process::life() {
             if let Some(shared) = self.shared.upgrade() {
                 shared.leave(self.claim);
@@ -222,6 +240,7 @@ impl Memory {
         if self.word(at + WHO).compare_exchange(seen, who, AcqRel, Relaxed).is_err() {
             return false;
         }
+        self.control(control::USED).fetch_max(id, AcqRel);
         // Behind `who`, with whose generation it goes. Release: who sees it sees whose it is.
         self.word(at + IMAGE).store(process::image(who), Release);
         // Only to be shown.

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::layout::geometry::{control, CANDIDATES, KEY, KEY_LENGTH, LEVELS, SLOTS};
 use crate::layout::row::Row;
-use crate::memory::{Memory, Place};
+use crate::memory::{process, Memory, Place};
 use crate::protocol::insert::expired;
 use crate::protocol::slot;
 use crate::protocol::writer::Wait;
@@ -173,15 +173,38 @@ impl Table {
         }
     }
 
-    /// Live rows, counted one by one: as long as it takes to go over all slots.
+    /// Live rows. It takes as long as `statistics`.
     pub fn rows(&self) -> u64 {
         self.statistics().rows()
     }
 
+    /// Returns the counts. It takes as long for many rows as for few until the earliest expiry that any row
+    /// has had. From then on it visits all slots, to tell expired rows from live ones.
     pub fn statistics(&self) -> Statistics {
+        self.known_statistics().unwrap_or_else(|| self.visited_statistics())
+    }
+
+    /// Like `statistics`; `None` if it would visit all slots.
+    pub fn known_statistics(&self) -> Option<Statistics> {
+        self.statistics_with(|memory, now| {
+            let rows = memory.rows();
+            memory.has_none_expired(now).then_some((rows, 0))
+        })
+    }
+
+    /// Like `statistics`, but always visits all slots.
+    pub fn visited_statistics(&self) -> Statistics {
+        let visited = self.statistics_with(|memory, now| Some(memory.visited_rows(now)));
+        visited.expect("the slots can be visited at any time")
+    }
+
+    fn statistics_with(
+        &self,
+        rows: impl Fn(&Memory, u64) -> Option<([u64; LEVELS], u64)>,
+    ) -> Option<Statistics> {
         loop {
             let memory = &self.last().region.memory;
-            let statistics = self.statistics_of(memory);
+            let statistics = rows(memory, self.now()).map(|rows| self.statistics_of(memory, rows));
             if !self.goes_on_behind(memory) {
                 return statistics;
             }
@@ -194,40 +217,27 @@ impl Table {
         memory.is_gone() && self.here().is_ok()
     }
 
-    fn statistics_of(&self, memory: &Memory) -> Statistics {
-        let now = self.now();
+    fn statistics_of(&self, memory: &Memory, (rows, expired): ([u64; LEVELS], u64)) -> Statistics {
         let geometry = &memory.geometry;
         let count = |counter| memory.control(counter).load(Relaxed);
-        let mut statistics = Statistics {
+        let ids = 1..=memory.participants_used();
+        let mut levels = geometry.levels.iter().zip(rows);
+        Statistics {
+            levels: std::array::from_fn(|_| {
+                let (level, rows) = levels.next().expect("as many");
+                (u64::from(level.buckets) * SLOTS as u64, rows)
+            }),
+            expired,
             moves: count(control::MOVES),
             overwritten_expired: count(control::EXPIRED),
             overwritten: count(control::OVERWRITTEN),
             retries: count(control::RETRIES),
             recovered: count(control::RECOVERED),
+            held: ids.clone().map(|id| memory.held_by(id)).sum(),
+            writers: ids.filter(|id| process::pid(memory.who(*id)) != 0).count() as u64,
             bytes: geometry.words as u64 * 8,
             slot_bytes: geometry.slot_bytes(),
-            ..Statistics::default()
-        };
-        for bucket in 0..geometry.buckets() {
-            let (slots, live) = &mut statistics.levels[geometry.level_of(bucket)];
-            *slots += SLOTS as u64;
-            let lock = crate::layout::state::State(memory.insert_lock(bucket).load(Relaxed));
-            statistics.held += u64::from(lock.owner() != 0);
-            for index in 0..SLOTS {
-                let slot = geometry.slot(bucket, index);
-                let state = memory.state(slot);
-                statistics.held += u64::from(state.owner() != 0);
-                match state.is_live() {
-                    true if memory.has_expired(slot, now) => statistics.expired += 1,
-                    true => *live += 1,
-                    false => {}
-                }
-            }
         }
-        let who = (1..=geometry.participants).map(|id| memory.who(id));
-        statistics.writers =
-            who.filter(|who| crate::memory::process::pid(*who) != 0).count() as u64;
-        statistics
     }
 
     /// Deletes all rows, and returns their number. Rows that are inserted meanwhile may remain.

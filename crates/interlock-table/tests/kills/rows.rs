@@ -176,10 +176,11 @@ pub fn check_own(table: &Table, ledger: &Ledger, writer: u64) {
     }
 }
 
-/// Conditions that hold when nobody writes: no lock, no row twice, no increment lost or made twice.
+/// Conditions that hold when nobody writes: no lock, no row twice or not counted, no increment lost or made twice.
 pub fn check_all(table: &Table, ledger: &Ledger) {
     let statistics = table.statistics();
     assert_eq!(statistics.held, 0, "{statistics:?}");
+    assert_eq!(statistics, table.visited_statistics(), "the rows were not counted as they are");
     let mut keys = HashSet::new();
     table.scan(0, usize::MAX, |scanned| {
         let key = u64::from_le_bytes(scanned.key[..].try_into().unwrap());

@@ -18,7 +18,13 @@ fn recovers(step: Step) -> bool {
     use Step::*;
     matches!(
         step,
-        RedoFilled | RedoTaken | RedoHalfCopied | RedoCopied | RecoveredTarget | RecoveredSlots
+        RedoFilled
+            | RedoTaken
+            | RedoHalfCopied
+            | RedoCopied
+            | RecoveredTarget
+            | RecoveredSlots
+            | RecoveredCounted
     )
 }
 
@@ -134,7 +140,13 @@ fn a_writer_stopped_at_any_step_blocks_no_reader_and_does_no_harm_when_resumed()
 fn a_recoverer_killed_at_any_step_is_recovered_in_turn() {
     let mut rng = Rng::with_seed(seed());
     for step in Step::ALL.into_iter().filter(|step| recovers(*step)) {
-        for first in [Step::ImageLocked, Step::ImageHalfCopied] {
+        // A count lacks something only after the death of a writer that moves or removes a row, and others
+        // come upon the insert lock of one that moves.
+        let firsts = match step {
+            Step::RecoveredCounted => [Step::SourceMoved, Step::TargetPublished],
+            _ => [Step::ImageLocked, Step::ImageHalfCopied],
+        };
+        for first in firsts {
             let place = Place::new("recoverer");
             let table = crowded(&place);
             let ledger = Ledger::open(&place.name());
@@ -174,7 +186,8 @@ fn a_recoverer_killed_at_any_step_is_recovered_in_turn() {
 #[test]
 fn a_write_unfinished_before_a_restart_is_finished_by_the_first_opener() {
     let mut rng = Rng::with_seed(seed());
-    for step in [Step::ImageHalfCopied, Step::SourceMoved, Step::SlotClaimed, Step::WordLocked] {
+    use Step::*;
+    for step in [ImageHalfCopied, SourceMoved, SlotClaimed, RowCounted, DeleteClaimed, WordLocked] {
         let place = Place::new("restart");
         let ledger = Ledger::open(&place.name());
         drop(crowded(&place));

@@ -5,6 +5,7 @@ mod common;
 
 mod attach;
 mod columns;
+mod counts;
 mod damage;
 mod decide;
 mod geometry;

@@ -54,6 +54,7 @@ fn random_calls_answer_as_a_map_does() {
     }
     let statistics = table.statistics();
     assert_eq!(statistics.held, 0);
+    assert_eq!(statistics, table.visited_statistics());
     assert_eq!(statistics.overwritten, 0);
 }
 
