@@ -94,6 +94,7 @@ OTHERS = {
     "Outbox.explain": postgres.Outbox.explain,
     "Outbox.send_many": postgres.Outbox.send_many,
     "Outbox.asend_many": postgres.Outbox.asend_many,
+    "Outbox.migrate": postgres.Outbox.migrate,
     "current_lease": interlock.current_lease,
     "cases": contract.cases,
     "run": contract.run,

@@ -64,6 +64,7 @@ def parser(only: str = "") -> argparse.ArgumentParser:
     )
     whole.add_argument(VERSION, action="version", version=f"interlock {__version__}")
     commands = whole.add_subparsers(metavar="COMMAND", required=True)
+    only = ALIASES.get(only or "", only)
     names = [only] if only in COMMANDS else () if only == VERSION else COMMANDS
     for name in names:
         import_module(f"interlock.cli.{name}").add_to(commands)
@@ -72,8 +73,9 @@ def parser(only: str = "") -> argparse.ArgumentParser:
 
 COMMANDS = (
     *("replay", "queue", "table", "node", "cluster", "store", "worker", "send", "cron"),
-    *("dashboard", "top", "exporter", "hub", "pub", "sub", "postgres", "completion"),
+    *("dashboard", "top", "exporter", "hub", "pub", "sub", "outbox", "completion"),
 )
+ALIASES = {"postgres": "outbox"}
 VERSION = "--version"
 INTERRUPTED = 130
 LONGEST_END = 2.0

@@ -18,8 +18,8 @@ def one(db: Any, statement: str, values: Sequence[Any]) -> Row:
     """Run a statement on a synchronous connection; return its first row, if there is one.
 
     Args:
-        db: a connection, cursor or session of psycopg, psycopg2, SQLAlchemy, or Django's
-            ``connection``.
+        db: a connection, cursor or session of psycopg, psycopg2, sqlite3 or SQLAlchemy, or
+            Django's ``connection``.
 
     Raises TypeError if it is something else, or asynchronous.
     """
@@ -38,8 +38,8 @@ async def aone(db: Any, statement: str, values: Sequence[Any]) -> Row:
     """Run a statement on an asynchronous connection; return its first row, if there is one.
 
     Args:
-        db: a connection or cursor of psycopg, a connection of asyncpg, or a connection or session
-            of SQLAlchemy.
+        db: a connection or cursor of psycopg or aiosqlite, a connection of asyncpg, or a connection
+            or session of SQLAlchemy.
 
     Raises TypeError if it is something else, or synchronous.
     """
@@ -70,19 +70,26 @@ def _run(db: Any, statement: str, values: Sequence[Any], blocking: bool = True) 
         if not blocking:
             return None
         return made.execute(text, values).fetchone()
+    if "aiosqlite" in modules:
+        connection = db if cursor is not None else db._conn
+        return _fetched(connection, statement.format(*["?"] * len(values)), values)
+    mark = "?" if "sqlite3" in modules else "%s"
     if cursor is None and hasattr(db, "execute") and hasattr(db, "connection"):
         # A cursor of the DB-API, or of Django.
         cursor = db.connection.cursor
     if cursor is None:
         raise TypeError(
             f"{_name(db)} is given; allowed: a connection, cursor or session of psycopg, asyncpg, "
-            "SQLAlchemy or Django"
+            "sqlite3, aiosqlite, SQLAlchemy or Django"
         )
     if not blocking:
         return None
     made = cursor()
+    # Whatever the program made of the rows of its own cursors.
+    if mark == "?":
+        made.row_factory = None
     try:
-        made.execute(statement.format(*["%s"] * len(values)), list(values))
+        made.execute(statement.format(*[mark] * len(values)), list(values))
         return made.fetchone()
     finally:
         made.close()
@@ -106,6 +113,11 @@ async def _first(db: Any, query: Any, given: dict[str, Any]) -> Any:
 
 async def _awaited(cursor: Any, text: str, values: Sequence[Any]) -> Any:
     return await (await cursor.execute(text, values)).fetchone()
+
+
+async def _fetched(connection: Any, text: str, values: Sequence[Any]) -> Any:
+    rows = list(await connection.execute_fetchall(text, values))
+    return rows[0] if rows else None
 
 
 def _name(db: Any) -> str:

@@ -1,4 +1,4 @@
-"""What an outbox and its relay ask of PostgreSQL."""
+"""The questions of an outbox and its relay to PostgreSQL; ``sqlite.database`` has the same ones."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ class Database:
     Raises ValueError if the schema's name is not a plain one.
     """
 
+    is_local = False
+    """The database is a file."""
     live = "state is distinct from 'dead'"
     """A condition: the row is not dead."""
     greatest = "greatest"
@@ -71,6 +73,9 @@ class Database:
         """The errors of the database."""
         found: tuple[type[Exception], ...] = (psycopg().Error,)
         return found
+
+    def note(self, error: BaseException) -> None:
+        """Add to a failed send what its user can do."""
 
     def relay_connection(self) -> RelayConnection:
         """Return a new connection for the relay."""

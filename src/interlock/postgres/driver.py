@@ -9,7 +9,7 @@ from typing import Any
 from interlock.client.url import without_password
 from interlock.runtime.installation import needs
 
-__all__ = ["SCHEMA", "connect", "database_url", "psycopg", "quoted", "shown"]
+__all__ = ["SCHEMA", "connect", "database_url", "named_url", "psycopg", "quoted", "shown"]
 
 SCHEMA = "interlock"
 """Default name of the schema with the tables."""
@@ -33,9 +33,14 @@ def connect(url: str, name: str, **options: Any) -> Any:
     return psycopg().connect(url, autocommit=True, application_name=name, **options)
 
 
+def named_url(url: str | None) -> str | None:
+    """Return this URL, or the one in the environment, if there is one."""
+    return url or os.environ.get(URL) or None
+
+
 def database_url(url: str | None) -> str:
     """Return this URL, or the one in the environment. Raises ValueError."""
-    found = url or os.environ.get(URL)
+    found = named_url(url)
     if not found:
         raise ValueError(f"no database is named; give its URL, or set {URL}")
     return found

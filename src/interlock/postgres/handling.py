@@ -197,7 +197,7 @@ class RowInvocation(Invoked):
         # As if this was the last attempt, whatever the policy retries.
         self.retry = Retry(self.retry.attempts, on=(), then="hold")
         self._begun = False
-        return StillHeld("the row is held; `interlock postgres requeue` clears that")
+        return StillHeld("the row is held; `interlock outbox requeue` clears that")
 
     def _not_written(self, error: Exception) -> None:
         lease = self._lease

@@ -1,4 +1,4 @@
-"""``Outbox``: sends calls of tasks within the transactions of a PostgreSQL database."""
+"""``Outbox``: sends calls of tasks within the transactions of a database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from interlock.app import App
 from interlock.app.task import AsyncTask, Task
 from interlock.postgres import connections
 from interlock.postgres.database import Database
-from interlock.postgres.driver import SCHEMA, connect
+from interlock.postgres.driver import SCHEMA, connect, named_url
 from interlock.postgres.rights import with_grants
 from interlock.postgres.row_list import RowList
 from interlock.postgres.rows import options_text
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from interlock.postgres.explanation import RowExplanation
     from interlock.postgres.handling import RowInvocation
     from interlock.postgres.relay import Relay
+    from interlock.postgres.sqlite.database import SQLiteDatabase
     from interlock.retry import Retry
     from interlock.worker.message.execution import TaskLease
 
@@ -42,7 +43,7 @@ class SentRow(NamedTuple):
 
 
 class Outbox:
-    """A table of a PostgreSQL database, whose rows are calls of an app's tasks.
+    """A table of a PostgreSQL database or an SQLite file, whose rows are calls of an app's tasks.
 
     ``send`` writes a row in the caller's transaction. The workers of the app put the rows into the
     app's engine in the order of the commits: one of them at a time, by its relay. A row is deleted
@@ -50,15 +51,16 @@ class Outbox:
 
     Args:
         app: the app. It has one outbox at most.
-        url: URL of the database, for workers. Default: INTERLOCK_POSTGRES_URL.
+        url: URL of the database, for workers: ``postgresql://…``, or ``sqlite:///`` and the path of
+            a file, for the processes of one machine. Default: INTERLOCK_POSTGRES_URL.
         relay_url: URL for the relay, whose lock needs a session of its own: a PgBouncer in
             transaction mode does not provide one. Default: ``url``.
         begin: a function that returns a context manager, whose value is a connection with an open
             transaction that its end commits, such as ``engine.begin`` of SQLAlchemy. Handlers with
             ``transaction=`` get that connection; for coroutine functions it is asynchronous.
-            Default: connections of psycopg, opened by ``url``.
-        schema: schema of the tables, which ``interlock postgres migrate`` creates. Default
-            ``"interlock"``.
+            Default: connections of psycopg, or of sqlite3 and aiosqlite, opened by ``url``.
+        schema: schema of the tables, or in SQLite the prefix of their names; ``migrate`` creates
+            them. Default ``"interlock"``.
         window: maximum number of rows that are in the engine at once. Default 100,000.
 
     Raises:
@@ -88,8 +90,8 @@ class Outbox:
         self.schema = schema
         self.window = window
         self._begin = begin
-        self.database = Database(url, relay_url, schema)
-        """What is asked of the database."""
+        self.database: Database | SQLiteDatabase = _database(url, relay_url, schema)
+        """The questions to the database."""
         table = self.database.table
         self._insert = (
             f"insert into {table} (queue, task, payload, keys, shared, delay, dedup, options) "
@@ -103,7 +105,7 @@ class Outbox:
         app._outbox = self
 
     def migrate(self) -> None:
-        """Create the tables, or bring them to this release's version, like `interlock postgres
+        """Create the tables, or bring them to this release's version, like `interlock outbox
         migrate`.
 
         Raises:
@@ -119,18 +121,21 @@ class Outbox:
         """Send a call of a task when the transaction of ``db`` commits; not at all if it does not.
 
         Args:
-            db: a connection, cursor or session of psycopg, psycopg2 or SQLAlchemy, or Django's
-                ``connection``. On one that commits each statement the call is sent at once.
+            db: a connection, cursor or session of psycopg, psycopg2, sqlite3 or SQLAlchemy, or
+                Django's ``connection``. On one that commits each statement the call is sent at
+                once.
             task: a task of this app; ``task.options(...)`` for a delay, a priority, a dedup string
-                or an expiry. A delay begins with the commit. A dedup string is known while a row
-                has it that is not dead: until its call was handled.
+                or an expiry. A delay begins with the commit, in SQLite with the send. A dedup
+                string is known while a row has it that is not dead: until its call was handled.
             args, kwargs: the arguments of the call.
 
         Raises:
             TypeError, ValueError, PayloadError: as ``task.send``; or ``db`` is of another type.
             Exception: what the library of ``db`` raises.
         """
-        values, ready = self._row(task, args, kwargs)
+        return self._send(db, task, *self._row(task, args, kwargs))
+
+    def _send(self, db: Any, task: Any, values: Sequence[Any], ready: Any) -> SentRow:
         try:
             found = connections.one(db, self._insert, values)
             known = found is None
@@ -145,8 +150,10 @@ class Outbox:
         self, db: Any, task: Task[P, Any] | AsyncTask[P, Any], /, *args: P.args, **kwargs: P.kwargs
     ) -> SentRow:
         """Do what ``send`` does, on an asynchronous connection, cursor or session of psycopg,
-        asyncpg or SQLAlchemy."""
-        values, ready = self._row(task, args, kwargs)
+        asyncpg, aiosqlite or SQLAlchemy."""
+        return await self._asend(db, task, *self._row(task, args, kwargs))
+
+    async def _asend(self, db: Any, task: Any, values: Sequence[Any], ready: Any) -> SentRow:
         try:
             found = await connections.aone(db, self._insert, values)
             known = found is None
@@ -175,6 +182,9 @@ class Outbox:
         rows = self._list(task, calls)
         if not rows.rows:
             return []
+        if self.database.is_local:
+            # Without a server, a statement for each costs no more.
+            return [self._send(db, task, *row) for row in rows.rows]
         try:
             found = connections.one(db, *rows.insert())
             known = None
@@ -195,6 +205,8 @@ class Outbox:
         rows = self._list(task, calls)
         if not rows.rows:
             return []
+        if self.database.is_local:
+            return [await self._asend(db, task, *row) for row in rows.rows]
         try:
             found = await connections.aone(db, *rows.insert())
             known = None
@@ -242,6 +254,7 @@ class Outbox:
     def _failed(self, sends: list[Any], error: BaseException) -> None:
         if (text := with_grants(error, "producer", self.schema)) != str(error).strip():
             error.add_note(text)
+        self.database.note(error)
         for ready in sends:
             self.app._hooks.after("on_send_error", ready.sending, error)
 
@@ -267,6 +280,8 @@ class Outbox:
         from interlock.client.admin.server import Server
         from interlock.postgres.explanation import explain
 
+        if not isinstance(self.database, Database):
+            raise ValueError("explain() is for PostgreSQL; see `interlock queue explain`")
         self.app._open("default")
         with contextlib.closing(connect(self.database.url, "interlock explain")) as connection:
             return explain(connection, self.schema, id, Operator(Server(self.app._client)))
@@ -294,3 +309,14 @@ class Outbox:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.app!r}>"
+
+
+def _database(url: str | None, relay_url: str | None, schema: str) -> Database | SQLiteDatabase:
+    named = named_url(url)
+    if named is None or not named.startswith("sqlite:"):
+        return Database(url, relay_url, schema)
+    if relay_url is not None:
+        raise ValueError("Outbox(): relay_url is for PostgreSQL; a file has one URL")
+    from interlock.postgres.sqlite.database import SQLiteDatabase
+
+    return SQLiteDatabase(named, schema)

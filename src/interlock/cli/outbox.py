@@ -1,12 +1,14 @@
-"""`interlock postgres COMMAND`: the tables of an outbox in PostgreSQL."""
+"""`interlock outbox COMMAND`: the tables of an outbox in PostgreSQL or an SQLite file."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import dataclasses
+import importlib
 import json
 import os
+import sqlite3
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -16,10 +18,12 @@ from interlock.cli.queue.subcommand import URL, address
 from interlock.cli.tables import printable
 
 SHARED = (
-    Flag("--database", "URL of the database (INTERLOCK_POSTGRES_URL)", "URL"),
-    Flag("--schema", "schema of the tables (interlock)", "NAME", default="interlock"),
+    Flag("--database", "URL of the database: postgresql://… or sqlite:///PATH "
+         "(INTERLOCK_POSTGRES_URL)", "URL"),
+    Flag("--schema", "schema of the tables, in SQLite prefix of their names (interlock)", "NAME",
+         default="interlock"),
     Flag("--json", "print JSON"),
-)
+)  # fmt: skip
 MIGRATE = (Flag("--sql", "print the SQL and change nothing; with --database only what is missing"),)
 DEAD = (Flag("--limit", "maximum number of rows (100)", "N", positive, 100),)
 REQUEUE = (Flag("--all", "all dead rows"),)
@@ -33,9 +37,10 @@ CHECK = (
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the subcommand."""
     parser = commands.add_parser(
-        "postgres",
-        help="manage the outbox in PostgreSQL",
-        description="Manage the tables of an interlock.postgres.Outbox.",
+        "outbox",
+        aliases=["postgres"],
+        help="manage the outbox in a database",
+        description="Manage the tables of an interlock.outbox.Outbox.",
         epilog="Exit codes: 0 done; 1 the database was not reached or refused it, or check found a "
         "fault; 2 wrong usage.",
     )
@@ -60,8 +65,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 def migrate(given: argparse.Namespace) -> int:
     """Create or change the tables, or print how."""
-    from interlock.postgres import schema as schemas
-
+    schemas = _module(given, "schema")
     if given.sql:
         since = 0
         if given.database:
@@ -70,7 +74,7 @@ def migrate(given: argparse.Namespace) -> int:
         text = schemas.script(given.schema, since)
         print(json.dumps({"sql": text}) if given.json else text, end="" if not given.json else "\n")
         return 0
-    with _connected(given) as connection:
+    with _connected(given, "rwc") as connection:
         before, after = schemas.migrate(connection, given.schema)
     if given.json:
         print(json.dumps({"before": before, "version": after}))
@@ -83,8 +87,7 @@ def migrate(given: argparse.Namespace) -> int:
 
 def status(given: argparse.Namespace) -> int:
     """Print the counts."""
-    from interlock.postgres import admin
-
+    admin = _module(given, "admin")
     with _connected(given) as connection:
         found = admin.status(connection, given.schema)
     if given.json:
@@ -112,8 +115,7 @@ def _relay(found: Any) -> str:
 
 def dead(given: argparse.Namespace) -> int:
     """List dead rows."""
-    from interlock.postgres import admin
-
+    admin = _module(given, "admin")
     with _connected(given) as connection:
         found = admin.dead(connection, given.schema, given.limit)
     for row in found:
@@ -130,8 +132,7 @@ def dead(given: argparse.Namespace) -> int:
 
 def requeue(given: argparse.Namespace) -> int:
     """Return dead rows."""
-    from interlock.postgres import admin
-
+    admin = _module(given, "admin")
     if bool(given.ids) == given.all:
         raise ValueError("give ids of rows, or --all")
     with _connected(given) as connection:
@@ -147,6 +148,8 @@ def explain(given: argparse.Namespace) -> int:
     """Print what a row waits for."""
     from interlock.postgres import explanation
 
+    if _is_file(given):
+        raise ValueError("explain is for PostgreSQL; see `interlock queue explain`")
     with contextlib.ExitStack() as opened:
         connection = opened.enter_context(_connected(given))
         operator = None
@@ -169,9 +172,7 @@ def explain(given: argparse.Namespace) -> int:
 
 def check(given: argparse.Namespace) -> int:
     """Check the tables."""
-    from interlock.postgres import admin
-    from interlock.postgres import schema as schemas
-
+    admin, schemas = _module(given, "admin"), _module(given, "schema")
     with _connected(given) as connection:
         found = admin.check(connection, given.schema)
         if given.restored:
@@ -183,10 +184,27 @@ def check(given: argparse.Namespace) -> int:
     return 1 if found else 0
 
 
-def _connected(given: argparse.Namespace) -> Any:
+def _is_file(given: argparse.Namespace) -> bool:
+    from interlock.postgres.driver import named_url
+
+    return (named_url(given.database) or "").startswith("sqlite:")
+
+
+def _module(given: argparse.Namespace, name: str) -> Any:
+    """Return the module of the database's kind."""
+    package = "interlock.postgres.sqlite" if _is_file(given) else "interlock.postgres"
+    return importlib.import_module(f"{package}.{name}")
+
+
+def _connected(given: argparse.Namespace, mode: str = "rw") -> Any:
     from interlock.postgres.driver import connect, database_url
 
-    return contextlib.closing(connect(database_url(given.database), "interlock postgres"))
+    url = database_url(given.database)
+    if _is_file(given):
+        from interlock.postgres.sqlite import database
+
+        return contextlib.closing(database.connect(database.path_of(url), mode))
+    return contextlib.closing(connect(url, "interlock outbox"))
 
 
 def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
@@ -202,7 +220,10 @@ def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Nam
             from interlock.postgres.rights import with_grants
             from interlock.postgres.schema import WrongVersion
 
-            if not isinstance(error, (WrongVersion, InterlockError, psycopg().Error)):
+            known = (WrongVersion, InterlockError, sqlite3.Error)
+            if not isinstance(error, known) and (
+                _is_file(given) or not isinstance(error, psycopg().Error)
+            ):
                 raise
             text = with_grants(error, "monitor", given.schema) if given.reads else str(error)
             print(f"interlock: {printable(text.strip())}", file=sys.stderr)
