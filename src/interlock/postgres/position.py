@@ -37,6 +37,8 @@ class Position:
         """Rows that were read and may not be deleted yet."""
         self.is_full = False
         """The last read found no place in the window."""
+        self._oldest = 0
+        """No live row of a commit up to this one is left of those that were read."""
         self._swept = self._since_sweep = 0
         self._next_sweep = 0.0
         # Without statistics, or with old ones, the planner may choose to read whole tables.
@@ -82,6 +84,11 @@ class Position:
             f"select count(*) from {commits} c join {table} o using (batch) "
             f"where number = %(number)s and o.id <= %(id)s and {live}"
         )
+        self._left = (
+            f"select c.number from {commits} c, lateral (select from {table} o "
+            f"where o.batch = c.batch and {live} limit 1) r "
+            "where c.number > %(oldest)s and c.number <= %(mark)s order by c.number limit 1"
+        )
         self._sweep = f"""
             with c as (select number, batch from {commits}
                 where number > %(swept)s and number <= %(mark)s order by number limit %(limit)s),
@@ -102,6 +109,8 @@ class Position:
             pass
         self._given += len(rows)
         self._since_sweep += len(rows)
+        if rows:
+            self._oldest = min(self._oldest, rows[0].number - 1)
         if self._since_sweep >= SWEEP or time.monotonic() >= self._next_sweep:
             self._delete_empty_commits()
         return rows
@@ -153,6 +162,14 @@ class Position:
             if self._window - self._given < self._window // FREED:
                 self._given = self._window
         return self._window - self._given
+
+    def find_oldest(self) -> int | None:
+        """Return the oldest commit that was read and has a row that is not dead; None: none has."""
+        values = {"oldest": self._oldest, "mark": self.gaps.mark}
+        found = self._connection.execute(self._left, values).fetchone()
+        # Those before it are not looked at again.
+        self._oldest = self.gaps.mark if found is None else found[0] - 1
+        return None if found is None else found[0]
 
     def _delete_empty_commits(self) -> None:
         """Delete commits whose rows are gone, of the next ones up to the mark."""

@@ -4,8 +4,10 @@ One relay works at a time, of all workers: it holds an advisory lock for the lif
 
 What it has put it knows only for the life of one connection to the engine, which is never remade:
 an engine that ended may have lost everything, and a put into one that has just started must not
-overtake the rows before it. So after any failure it starts at the oldest row that is left, and the
-dedup strings skip the rows that the engine still knows.
+overtake the rows before it. A connection may outlive what the engine knew: FLUSHALL, or a proxy
+that changes its servers. So each put names the last row before it (``AFTER``), and an engine that
+does not know that row refuses the put. After any failure the relay starts at the oldest row that is
+left, and the dedup strings skip the rows that the engine still knows.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock.client.requests.thread_calls import drive
+from interlock.client.wire import messages as wire
 from interlock.errors import EngineUnavailable, Full, PayloadError, ShutDown
 from interlock.postgres.report import Report
 from interlock.postgres.rights import with_grants
@@ -38,6 +41,8 @@ READ = 500
 """Maximum rows of one read."""
 LOCK_PAUSE = 1.0
 """Seconds after which it tries to get the lock again."""
+CHECK = 1.0
+"""Seconds after which an engine is asked, while nothing is to be put, whether it knows the rows."""
 FULL = 0.05
 """Seconds after which a full window is counted again."""
 LONGEST_PAUSE = 5.0
@@ -60,6 +65,8 @@ class Relay:
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
         self._wake: tuple[int, int] | None = None
+        self._failures = 0
+        """Sessions of the engine, in a row, that took nothing."""
         self._report: Report | None = None
         """While this relay has the lock."""
 
@@ -142,14 +149,14 @@ class Relay:
             self._report = None
 
     def _relay_to_engines(self, connection: Any, report: Report, prefix: str) -> None:
-        failures = 0
+        self._failures = 0
         while True:
             try:
                 with self._engine_session() as session:
                     self._relay(connection, session, report, prefix)
             except EngineUnavailable as error:
-                failures += 1
-                pause = min(0.05 * 2 ** min(failures, 10), LONGEST_PAUSE)
+                self._failures += 1
+                pause = min(0.05 * 2 ** min(self._failures, 10), LONGEST_PAUSE)
                 report.write(f"the engine does not answer: {error}")
                 _log.warning(
                     "the relay lost its engine: %s; it starts again at the oldest row in %.3g s",
@@ -173,6 +180,8 @@ class Relay:
         poll = self._outbox.database.poll
         report.position = position
         queues: dict[str, Any] = {}
+        last: dict[str, Message] = {}
+        checked = time.monotonic()
         while True:
             rows = position.read(READ)
             for name, messages in self._messages(rows, prefix).items():
@@ -181,15 +190,24 @@ class Relay:
                     options = self._outbox.app.queues.get(name, {})
                     queue = queues[name] = self._client.queue(name, bytes, **options)
                 for some in _calls(messages):
-                    self._put(queue, some, session)
+                    self._put(queue, some, session, last.get(name))
+                    last[name] = some[-1]
             report.write(FULL_WINDOW if position.is_full else None)
             if self._stopped.is_set():
                 raise Stopped
-            if not rows:
-                # Finds a connection that was lost while nothing is to be put.
+            if rows:
+                continue
+            if time.monotonic() - checked >= CHECK:
+                # Finds an engine that was lost while nothing is to be put.
                 drive(self._client._engine.greet(), session)
-                assert self._wake is not None
-                connection.wait(self._wake[0], FULL if position.is_full else poll)
+                if position.find_oldest() is None:
+                    # The next row follows none, and those before may have been forgotten by now.
+                    last.clear()
+                for name, message in last.items():
+                    self._check(queues[name], message, session)
+                checked = time.monotonic()
+            assert self._wake is not None
+            connection.wait(self._wake[0], FULL if position.is_full else poll)
 
     def _messages(self, rows: Sequence[StoredRow], prefix: str) -> dict[str, list[Message]]:
         found: dict[str, list[Message]] = {}
@@ -200,19 +218,29 @@ class Relay:
                 _log.error("row %d of the outbox cannot be put: %s", row.id, error)
         return found
 
-    def _put(self, queue: Any, messages: Sequence[Message], session: Session[Any]) -> None:
-        """Put messages in their order; wait while the queue is full or sealed."""
+    def _put(
+        self,
+        queue: Any,
+        messages: Sequence[Message],
+        session: Session[Any],
+        last: Message | None,
+    ) -> None:
+        """Put messages in their order behind the last one; wait while the queue is full or
+        sealed."""
         told = False
         while True:
+            first = messages[0] if last is None else wire.follow(messages[0], wire.dedup(last))
+            sent = [first, *messages[1:]]
             try:
                 # A session of one connection: without a wait, and without a second attempt.
-                drive(queue._handle._put(session, messages, time.monotonic()), session)
+                drive(queue._handle._put(session, sent, time.monotonic()), session)
+                self._failures = 0
                 return
             except (Full, ShutDown) as error:
                 if len(messages) > 1 and isinstance(error, Full):
                     middle = len(messages) // 2
-                    self._put(queue, messages[:middle], session)
-                    messages = messages[middle:]
+                    self._put(queue, messages[:middle], session, last)
+                    last, messages = messages[middle - 1], messages[middle:]
                     continue
                 if not told:
                     _log.warning("the relay waits: %s", error)
@@ -220,6 +248,13 @@ class Relay:
                 if self._report is not None:
                     self._report.write(str(error))
                 self._pause(FULL)
+
+    def _check(self, queue: Any, last: Message, session: Session[Any]) -> None:
+        """Raise EngineUnavailable if a queue does not know the last row that it was given."""
+        dedup = wire.dedup(last)
+        known = wire.follow(wire.Message(b"", options=("DEDUP", dedup)), dedup)
+        with contextlib.suppress(Full, ShutDown):
+            drive(queue._handle._put(session, [known], time.monotonic()), session)
 
     def _pause(self, seconds: float) -> None:
         if self._stopped.wait(seconds):

@@ -75,6 +75,7 @@ SAID = {
     "STALECALL": ["STALECALL il1_put: the reply of call 1 was too large to keep"],
     "FULL": ["FULL il1_put: the queue has 5 messages, its bound"],
     "SEALED": ["SEALED il1_put: the queue is sealed"],
+    "UNKNOWN": ["UNKNOWN il1_put: the queue does not know the dedup string of AFTER"],
     "OPTIONSMISMATCH": ["OPTIONSMISMATCH il1_configure: MAXSIZE is '1'"],
     "BADARG": ["BADARG il1_put: wait is ''", "TOOBIG il1_put: x", "NOTSUPPORTED il1_put: x"],
     "un(known": [

@@ -227,6 +227,9 @@ class Model:
         self.apply_due()
         if self.sealed:
             raise Refused("SEALED")
+        if any("AFTER" in own and self.known(own["AFTER"]) is None
+               for own in (dict(spec.options) for spec in specs)):  # fmt: skip
+            raise Refused("UNKNOWN")
         new: dict[str | int, Spec] = {}
         for at, spec in enumerate(specs):
             name = dict(spec.options).get("DEDUP")
@@ -254,6 +257,7 @@ class Model:
         self.happened("put", entry)
         if "DEDUP" in options:
             self.named[options["DEDUP"]] = id, None
+        options.pop("AFTER", None)
         if delay := int(options.pop("DELAY", 0)):
             entry.state, entry.due = DELAYED, self.now + delay
             self.delayed.append(entry)

@@ -25,7 +25,7 @@ COUNTED = {
     "events told": "events sent to watchers",
     "again": "calls sent again and answered as before",
 }
-REFUSED = ("BADARG", "STALECALL", "FULL", "TOOBIG", "SEALED", "OPTIONSMISMATCH")
+REFUSED = ("BADARG", "STALECALL", "FULL", "TOOBIG", "SEALED", "UNKNOWN", "OPTIONSMISMATCH")
 
 
 def summary(tally: Counter[str], command: str, seed: int, seconds: float) -> str:

@@ -145,6 +145,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "PRIORITY": (0.25, lambda: choice([1, -1, 100, -100, 0])),
         "DELAY": (0.12, lambda: choice([0, 1, 10, 40])),
         "DEDUP": (0.35, lambda: choice("xyz")),
+        "AFTER": (0.05, lambda: choice("xyz")),
         "WINDOW": (0.6, lambda: choice([0, 1, 3, 9])),
         "RESULT": (0.25, lambda: choice([0, 5, 50, 10_000])),
         "BARRIER": (0.12, lambda: choice([0, 1, 1])),
@@ -153,7 +154,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
     }
     if set_ways[1:]:
         # When a string is forgotten whose window is over, no clause says: with the next such put.
-        del own["DEDUP"]
+        del own["DEDUP"], own["AFTER"]
     tried = {one.name: one.tried for one in WIRE.queue if one.tried}
     declared_options: Makes = {
         **{name: (0.3, partial(choice, values)) for name, values in tried.items()},

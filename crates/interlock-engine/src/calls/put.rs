@@ -49,6 +49,8 @@ struct Said<'a> {
     result: u64,
     quiet: bool,
     dedup: Option<Cow<'a, str>>,
+    /// A dedup string without which the put is refused; it is not kept.
+    after: Option<Cow<'a, str>>,
     window: Option<u64>,
     retry: Option<Box<RetryPart>>,
 }
@@ -78,6 +80,11 @@ impl Message<'_> {
     #[inline]
     fn dedup(&self) -> Option<&str> {
         self.said.as_ref()?.dedup.as_deref()
+    }
+
+    #[inline]
+    fn after(&self) -> Option<&str> {
+        self.said.as_ref()?.after.as_deref()
     }
 }
 
@@ -240,13 +247,8 @@ impl<'a> Said<'a> {
         match option {
             MessageOption::Priority => self.priority = number()? as i8,
             MessageOption::Delay => self.delay = number()? as u64,
-            MessageOption::Dedup => {
-                let text = from.text(MAX_TEXT, what)?;
-                if text.is_empty() {
-                    return from.bad(what, "is empty");
-                }
-                self.dedup = Some(to_text(text));
-            }
+            MessageOption::Dedup => self.dedup = Some(name(from, what)?),
+            MessageOption::After => self.after = Some(name(from, what)?),
             MessageOption::Window => self.window = Some(number()? as u64),
             MessageOption::Barrier => self.barrier = number()? == 1,
             MessageOption::Result => self.result = number()? as u64,
@@ -269,6 +271,15 @@ impl<'a> Said<'a> {
     }
 }
 
+/// Reads a dedup string.
+fn name<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, what: impl What) -> Read<Cow<'a, str>> {
+    let text = from.text(MAX_TEXT, what)?;
+    if text.is_empty() {
+        return from.bad(what, "is empty");
+    }
+    Ok(to_text(text))
+}
+
 /// The reason why a put was not done at once.
 pub enum No {
     /// Not enough room now.
@@ -289,6 +300,10 @@ impl Queue {
     ) -> Result<bool, No> {
         if self.sealed {
             return Err(No::Refused(sealed("put")));
+        }
+        let known = |name: &str| self.scheduler.known(name).is_some();
+        if !all.list.iter().filter_map(Message::after).all(known) {
+            return Err(No::Refused(unknown()));
         }
         let (mut count, mut bytes, mut weight) = (0u64, 0u64, 0u64);
         all.each_new(self, |message| {
@@ -398,4 +413,9 @@ pub fn room_is_kept(called: &str) -> Refused {
 
 pub fn sealed(called: &str) -> Refused {
     Refused::new(Code::Sealed, called, "the queue accepts no messages until il1_reopen")
+}
+
+#[cold]
+fn unknown() -> Refused {
+    Refused::new(Code::Unknown, "put", "the queue does not know the dedup string of AFTER")
 }

@@ -17,6 +17,8 @@ pub enum Code {
     Full,
     /// A put into a sealed queue.
     Sealed,
+    /// A put with an option `AFTER` whose dedup string is not known.
+    Unknown,
     /// The call's number is lower than the consumer's last, or was another function's.
     StaleCall,
     /// The queue was declared with other options.
@@ -39,6 +41,7 @@ impl fmt::Display for Code {
             Code::TooBig => "TOOBIG",
             Code::Full => "FULL",
             Code::Sealed => "SEALED",
+            Code::Unknown => "UNKNOWN",
             Code::StaleCall => "STALECALL",
             Code::OptionsMismatch => "OPTIONSMISMATCH",
             Code::NotSupported => "NOTSUPPORTED",

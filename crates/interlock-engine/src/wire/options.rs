@@ -109,6 +109,9 @@ pub enum MessageOption {
     Delay,
     /// A dedup string, not empty (clause 13).
     Dedup,
+    /// A dedup string. The put is refused as `UNKNOWN` if the queue does not know it before the
+    /// call: a server that has lost the earlier message takes none that must follow it.
+    After,
     /// µs for which the dedup string stays known after the message is settled; ignored without
     /// `DEDUP`.
     Window,
@@ -133,10 +136,11 @@ pub enum MessageOption {
 }
 
 impl MessageOption {
-    pub const ALL: [MessageOption; 13] = [
+    pub const ALL: [MessageOption; 14] = [
         MessageOption::Priority,
         MessageOption::Delay,
         MessageOption::Dedup,
+        MessageOption::After,
         MessageOption::Window,
         MessageOption::Barrier,
         MessageOption::Result,
@@ -150,14 +154,15 @@ impl MessageOption {
     ];
     /// All of them, as text.
     pub const TOLD: &'static str =
-        "PRIORITY, DELAY, DEDUP, WINDOW, BARRIER, RESULT, QUIET, ATTEMPTS, \
-FIRST, FACTOR, LONGEST, JITTER or THEN";
+        "PRIORITY, DELAY, DEDUP, AFTER, WINDOW, BARRIER, RESULT, QUIET, \
+ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN";
 
     pub fn name(self) -> &'static str {
         match self {
             MessageOption::Priority => "PRIORITY",
             MessageOption::Delay => "DELAY",
             MessageOption::Dedup => "DEDUP",
+            MessageOption::After => "AFTER",
             MessageOption::Window => "WINDOW",
             MessageOption::Barrier => "BARRIER",
             MessageOption::Result => "RESULT",
@@ -176,6 +181,7 @@ FIRST, FACTOR, LONGEST, JITTER or THEN";
             b"PRIORITY" => MessageOption::Priority,
             b"DELAY" => MessageOption::Delay,
             b"DEDUP" => MessageOption::Dedup,
+            b"AFTER" => MessageOption::After,
             b"WINDOW" => MessageOption::Window,
             b"BARRIER" => MessageOption::Barrier,
             b"RESULT" => MessageOption::Result,
@@ -198,6 +204,7 @@ impl MessageOption {
             MessageOption::Priority => (-100, 100),
             MessageOption::Delay => (0, MAX_SPAN),
             MessageOption::Dedup => (0, 0),
+            MessageOption::After => (0, 0),
             MessageOption::Window => (0, MAX_SPAN),
             MessageOption::Barrier => (0, 1),
             MessageOption::Result => (0, MAX_SPAN),

@@ -5,7 +5,7 @@ use interlock_engine::{Engine, EngineSettings, Function, Outcome};
 use crate::{Bench, KEY, START};
 
 /// Words that mean something to some function, and some that mean nothing.
-const WORDS: [&[u8]; 57] = [
+const WORDS: [&[u8]; 58] = [
     b"",
     b"0",
     b"1",
@@ -45,6 +45,7 @@ const WORDS: [&[u8]; 57] = [
     b"PRIORITY",
     b"DELAY",
     b"DEDUP",
+    b"AFTER",
     b"WINDOW",
     b"BARRIER",
     b"RESULT",

@@ -220,6 +220,12 @@ REFUSALS = (
     Refusal("FULL", "raise", "Redis, Valkey, hub", "The queue had no room in time", raises="Full"),
     Refusal("SEALED", "raise", "Redis, Valkey, hub", "The queue is sealed", raises="ShutDown"),
     Refusal(
+        "UNKNOWN",
+        "raise",
+        "Redis, Valkey, hub",
+        "The queue does not know the dedup string that an option `AFTER` names: the server has lost messages, or remembers that one no longer",
+    ),
+    Refusal(
         "OPTIONSMISMATCH",
         "end",
         "Redis, Valkey, hub",

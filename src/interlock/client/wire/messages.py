@@ -6,6 +6,7 @@ docs/reference/engine-wire.md describes each part. Times are in µs here, and no
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -147,6 +148,16 @@ def put_options(
     if retry is not None:
         found += policy(retry)
     return tuple(found)
+
+
+def follow(message: Message, before: Argument) -> Message:
+    """Return the message as one that is put only where this dedup string is known."""
+    return dataclasses.replace(message, options=(*message.options, "AFTER", before))
+
+
+def dedup(message: Message) -> Argument:
+    """Return the dedup string of a message that has one."""
+    return message.options[message.options.index("DEDUP") + 1]
 
 
 def policy(retry: Retry) -> list[Argument]:

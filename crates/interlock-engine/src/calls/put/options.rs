@@ -40,6 +40,8 @@ impl Given<'_> {
             MessageOption::Priority => Some(self.priority.to_string().into_bytes()),
             // It has a place, or its own due time.
             MessageOption::Delay => None,
+            // A condition of the put.
+            MessageOption::After => None,
             MessageOption::Dedup => self.dedup.map(|name| to_bytes(name).into_owned()),
             MessageOption::Window => self.window.map(number),
             MessageOption::Barrier => yes(self.barrier),

@@ -14,10 +14,10 @@ local function take_own(from, i, m, given)
   local own, value = OWN[name], nil
   if given[name] then
     bad(from, 'messages[%d].options', i, 'name ' .. name .. ' twice')
-  elseif name == 'DEDUP' then
-    value = take_text(from, own.bytes, 'messages[%d].DEDUP', i)
+  elseif own and own.bytes then
+    value = take_text(from, own.bytes, 'messages[%d].' .. name, i)
     if value == '' then
-      bad(from, 'messages[%d].DEDUP', i, 'is empty')
+      bad(from, 'messages[%d].' .. name, i, 'is empty')
     end
   elseif own then
     value = take_option(from, own, 'messages[%d].' .. name, i)
@@ -30,6 +30,10 @@ local function take_own(from, i, m, given)
     m.delay = value
   elseif name == 'BARRIER' then
     m.barrier = value == 1
+  elseif name == 'AFTER' then
+    -- A condition of the put, which is not kept.
+    from.after = from.after or {}
+    from.after[#from.after + 1] = value
   elseif value ~= own.default then
     m.extras = m.extras or {}
     m.extras[name] = value
@@ -149,6 +153,14 @@ local function new_ones(q, list, names)
   return fresh, bytes
 end
 
+local function refuse_unknown(q, from)
+  for i = 1, #from.after do
+    if not known_id(q, from.after[i]) then
+      refuse_now(q, 'UNKNOWN', '%s: the queue does not know the dedup string of AFTER', from.called)
+    end
+  end
+end
+
 register('put', function(q, from)
   local consumer, call = take_caller(from)
   local wait = take_wait(from)
@@ -161,6 +173,9 @@ register('put', function(q, from)
   end
   local c = begin(q)
   refuse_sealed(q, from)
+  if from.after then
+    refuse_unknown(q, from)
+  end
   local waits = c[N.room_until] > q.now
   local kept = waits and room.is_kept(q, consumer)
   if count then

@@ -62,6 +62,7 @@ local DECLARED = {
     { name = 'PRIORITY', least = -100, most = 100, default = 0 },
     { name = 'DELAY', least = 0, most = MAX_SPAN, default = 0 },
     { name = 'DEDUP', bytes = MAX_TEXT },
+    { name = 'AFTER', bytes = MAX_TEXT },
     { name = 'WINDOW', least = 0, most = MAX_SPAN },
     { name = 'BARRIER', least = 0, most = 1, default = 0 },
     { name = 'RESULT', least = 0, most = MAX_SPAN, default = 0 },
@@ -72,7 +73,7 @@ local DECLARED = {
     { name = 'LONGEST', least = 0, most = MAX_SPAN },
     { name = 'JITTER', least = 0, most = 1 },
     { name = 'THEN', words = { dead = true, hold = true, told = 'dead or hold' } },
-    told = 'PRIORITY, DELAY, DEDUP, WINDOW, BARRIER, RESULT, QUIET, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN',
+    told = 'PRIORITY, DELAY, DEDUP, AFTER, WINDOW, BARRIER, RESULT, QUIET, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN',
   },
   -- Options that a dead letter keeps.
   of_the_dead = {
