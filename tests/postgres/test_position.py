@@ -348,3 +348,23 @@ def test_an_outbox_of_version_1_keeps_its_rows_and_their_order(
     assert names(reader, Position(reader, "interlock", 100)) == list("abcdef")
     assert [row.number for row in rows] == [1, 2, 3, 4, 6, 7]
     assert [0 < (row.delay or 0) <= 60 for row in rows] == [False] * 3 + [True] + [False] * 2
+
+
+def test_the_oldest_commit_that_is_left_is_one_that_was_read_and_has_a_row_that_is_not_dead(
+    connect: Connect, reader: psycopg.Connection[Any], position: Position
+) -> None:
+    slow, quick = connect(), connect()
+    send(slow, "a", early=True)
+    send(quick, "b")
+    quick.commit()
+    assert position.find_oldest() is None
+    (first,) = position.read(100)
+    assert position.find_oldest() == first.number
+    # A row that fills a gap is older.
+    slow.commit()
+    (gap,) = position.read(100)
+    assert position.find_oldest() == gap.number < first.number
+    reader.execute("update interlock.outbox set state = 'dead' where id = %s", (gap.id,))
+    assert position.find_oldest() == first.number
+    reader.execute("delete from interlock.outbox where id = %s", (first.id,))
+    assert position.find_oldest() is None

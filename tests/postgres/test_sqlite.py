@@ -272,6 +272,20 @@ def test_attempts_go_on_where_they_were_when_the_engine_forgets_everything(place
     assert place.handled == [(-1, 3)]
 
 
+def test_the_oldest_row_that_is_left_is_one_that_was_read_and_is_not_dead(place: Place) -> None:
+    for n in range(3):
+        place.outbox.send(place.seen, place.plain, n)
+    with contextlib.closing(place.outbox.database.relay_connection()) as relay:
+        position = relay.position(100)
+        assert position.find_oldest() is None
+        first, second, _ = (row.number for row in position.read(10))
+        assert position.find_oldest() == first
+        place.seen.execute("update interlock_outbox set state = 'dead' where id = ?", (first,))
+        assert position.find_oldest() == second
+        place.seen.execute("delete from interlock_outbox where state is null")
+        assert position.find_oldest() is None
+
+
 def test_a_full_window_is_read_on_when_rows_are_deleted(place: Place) -> None:
     relay = database.RelayConnection(place.path, "interlock")
     position = relay.position(2)

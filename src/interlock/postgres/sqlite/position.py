@@ -38,6 +38,12 @@ class Position:
             f"{NOW} - created, options, attempts, state from {table} "
             f"where {ORDER} > ? and {live} order by {ORDER} limit ?"
         )
+        self._oldest = 0
+        """No live row up to this one is left of those that were read."""
+        self._left = (
+            f"select {ORDER} from {table} where {ORDER} > ? and {ORDER} <= ? and {live} "
+            f"order by {ORDER} limit 1"
+        )
         self._count = (
             f"select count(*) from (select 1 from {table} where {ORDER} <= ? and {live} limit ?)"
         )
@@ -59,6 +65,14 @@ class Position:
             self._mark = self.gaps.mark = rows[-1].number
         self._given += len(rows)
         return rows
+
+    def find_oldest(self) -> int | None:
+        """Return the oldest row that was read, is left, and is not dead; None: none is."""
+        values = self._oldest, self._mark
+        found = self._relay.connection.execute(self._left, values).fetchone()
+        # Those before it are not looked at again.
+        self._oldest = self._mark if found is None else found[0] - 1
+        return None if found is None else int(found[0])
 
 
 def _stored(
