@@ -136,6 +136,8 @@ impl<P, L: RawLock> Queue<P, L> {
             self.noted.store(true, Ordering::Relaxed);
         }
         if inner.scheduler.counts.take_freed() {
+            // Of a drained queue, what is kept for the next messages goes too: it is the peak's.
+            inner.scheduler.compact();
             drop(inner);
             give_memory_back();
             inner = self.inner.lock();

@@ -1,6 +1,7 @@
 //! Memory goes back after a peak, and a queue that breathes takes none.
 
 use super::*;
+use interlock_core::queue::Queue;
 
 fn live() -> isize {
     LIVE.get()
@@ -203,4 +204,28 @@ fn a_queue_in_steady_use_allocates_nothing() {
     let before = MADE.get();
     (0..100_000).for_each(|n| cycle(&mut subject, n));
     assert_eq!(MADE.get() - before, 0, "allocations in 300,000 messages");
+}
+
+#[test]
+fn a_queue_drained_after_a_flood_keeps_little_memory_and_knows_no_old_handle() {
+    let queue = Queue::new(endless());
+    let settle = || {
+        let (grant, _) = queue.get(|_, _| ()).expect("there is one");
+        queue.ack(grant.handle).expect("the lease stands");
+        grant.handle
+    };
+    let put = |key: u32| {
+        let key = key.to_le_bytes();
+        queue.put(&Put { keys: &[KeyRef::new(&key)], ..Put::default() }, ()).expect("it is open").id
+    };
+    put(0);
+    settle();
+    let kept = || queue.call(|scheduler, _| scheduler.structure());
+    const FLOOD: u32 = 1 << 16;
+    let ids: Vec<u64> = (0..FLOOD).map(put).collect();
+    let handles: Vec<_> = ids.iter().map(|_| settle()).collect();
+    assert!(kept() < 8192, "{} bytes", kept());
+    assert!(queue.ack(handles[0]).is_err());
+    assert!(put(1) > ids[ids.len() - 1]);
+    settle();
 }
