@@ -12,6 +12,7 @@ import os
 import signal
 import threading
 import time
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,16 @@ if "BRIEF_AHEAD" in os.environ:
     handler_time.QUICK, handler_time.BRIEF, handler_time.LONGEST_BATCH = 0.0, 60.0, 0.1
 
 app = App(retry=Retry(3, first=0.001))
+_last: ContextVar[int] = ContextVar("last")
+"""Each handler sets it, and notes in the file `leaked` if another has."""
 
 
 def _handle(key: str, number: int, how: str) -> None:
     folder, attempt = Path(os.environ["BRIEF_FOLDER"]), current_lease().attempt
     line = f"{key} {number} {attempt}\n"
+    if _last.get(None) is not None:
+        _note(folder / "leaked", f"{_last.get()} {line}")
+    _last.set(number)
     _note(folder / "events", f"begun {line}")
     try:
         if how == "slow":

@@ -70,6 +70,20 @@ def test_handled_messages_are_settled_while_those_behind_them_wait(
         (tmp_path / "gate").touch()
 
 
+@pytest.mark.parametrize("pool", ["process"])
+def test_messages_behind_a_slow_handler_go_to_an_idle_process(
+    app: App, tmp_path: Path, kept: None, pool: str
+) -> None:
+    for n in range(60):
+        task(pool).send(f"k{n}", n, "slow" if n == 10 else "")
+    queue = app._queue("default")
+    with app.worker(pool=pool, threads=2):
+        wait_for(lambda: bool(queue.stats().unsettled == 1), "they wait behind the slow one")
+        (tmp_path / "gate").touch()
+        wait_for(lambda: bool(queue.stats().unsettled == 0), "the slow one does not end")
+    assert {attempt for *_, attempt in noted(tmp_path)} == {1}
+
+
 @POOLS
 def test_a_message_that_expires_while_it_is_leased_ahead_is_dropped(
     app: App, tmp_path: Path, kept: None, pool: str
@@ -144,6 +158,7 @@ def test_every_message_is_handled_while_leases_are_lost_and_the_queue_is_operate
         (tmp_path / "gate").touch()
         wait_for(lambda: bool(queue.stats().unsettled == 0), "the messages are not handled")
     found = noted(tmp_path)
+    assert not (tmp_path / "leaked").exists()
     assert {number for what, _, number, _ in found if what == "begun"} == {*range(150)}
     assert queue.stats().dead == 0
     running: dict[str, int] = {}

@@ -21,6 +21,7 @@ from interlock.app import App
 from interlock.worker.pools import default_concurrency as cores
 from interlock.worker.pools import process_child
 from interlock.worker.pools.process_pool import ProcessPool
+from interlock.worker.pools.progress import Progress
 from tests.worker.apps import gated
 from tests.worker.workers import PATIENCE, Workers, wait_for
 
@@ -183,7 +184,7 @@ def test_a_process_returns_the_last_messages_while_its_handler_ends() -> None:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     try:
-        link = process_child._Link(theirs, level)
+        link = process_child._Link(theirs, Progress(), level)
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
@@ -197,9 +198,9 @@ def test_a_process_returns_the_last_messages_while_its_handler_ends() -> None:
             return found
 
     begun: list[Any] = []
-    link._work = Raced([("a",), ("b",), ("c",)])
+    link._work = Raced([(0, ("a",)), (1, ("b",)), (2, ("c",))])
     link._return_all()
-    assert begun == [("a",)]
+    assert begun == [(0, ("a",))]
     assert pickle.loads(ours.recv_bytes()) == ("returned", 2)
 
 

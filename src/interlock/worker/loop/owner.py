@@ -317,6 +317,9 @@ class Owner:
     def _leave(self, now: float) -> None:
         """Return the messages whose handlers still run, or may, because their process does not
         answer."""
+        # A process may have handled messages that it has not reported.
+        self.state.pool.look()
+        self._all_ended()
         for execution in list(self.state.executions.values()):
             if execution.over or (execution.started is None and now < self._recalled):
                 continue

@@ -382,8 +382,8 @@ class Execution:
         if self.invocation.timeout is not None:
             self.batch.grant.bound(self.held.id, None)
 
-    def end(self) -> None:
-        """Note that the handler has ended."""
-        self.ended = time.monotonic()
+    def end(self, ended: float | None = None) -> None:
+        """Note that the handler has ended, at this time.monotonic() or now."""
+        self.ended = time.monotonic() if ended is None else ended
         if self.invocation.timeout is not None:
             self.batch.grant.bound(self.held.id, None)

@@ -95,4 +95,4 @@ def pool_of(settings: WorkerSettings, events: PoolEvents, tasks: Tasks) -> Pool:
 
 
 DONE = b""
-"""Sent by a process of a pool: the handler returned, and keeps no result."""
+"""Sent by a process of a pool: handlers have returned, and keep no result; see ``Progress``."""

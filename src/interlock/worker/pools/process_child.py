@@ -24,10 +24,11 @@ from interlock.errors import WouldDeadlock
 from interlock.failure import text_of
 from interlock.retry import Retry
 from interlock.runtime.frames import frame_of, stack_text
-from interlock.worker.message.execution import ACKED, TaskLease, handle, judge
+from interlock.worker.message.execution import ACKED, TaskLease, judge
 from interlock.worker.message.scope import LONGEST_LEAVE, HeldScope, Scope
 from interlock.worker.message.tasks import SetupRefused
 from interlock.worker.pools.pool import DONE
+from interlock.worker.pools.progress import Progress
 from interlock.worker.pools.thread_pool import Runner
 
 __all__ = ["main"]
@@ -39,7 +40,7 @@ importing = False
 def main(settings: str) -> None:
     """Import the app, then handle the messages it receives until it is ordered to end or the worker
     is gone."""
-    descriptor, path, level = json.loads(settings)
+    descriptor, memory, path, level = json.loads(settings)
     sys.path[:] = path
     pipe = Connection(descriptor)
     os.register_at_fork(after_in_child=functools.partial(_forked, pipe))
@@ -47,7 +48,7 @@ def main(settings: str) -> None:
     # processes end.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    _Link(pipe, level).serve()
+    _Link(pipe, Progress(memory), level).serve()
 
 
 def _forked(pipe: Connection) -> None:
@@ -63,10 +64,17 @@ def _forked(pipe: Connection) -> None:
 class _Link:
     """The connection to the worker."""
 
-    def __init__(self, pipe: Connection, level: int) -> None:
+    def __init__(self, pipe: Connection, progress: Progress, level: int) -> None:
         self._pipe = pipe
+        self._progress = progress
+        self._received = 0
+        """Messages that it was sent so far: each has the number that was next."""
+        self._unreported = 0
+        """Handled messages that the worker finds in the shared memory when it looks."""
+        self._reported = 0.0
+        """The time.monotonic() of the last report of such."""
         self._sending = threading.Lock()
-        self._work: collections.deque[tuple[Any, ...]] = collections.deque()
+        self._work: collections.deque[tuple[int, tuple[Any, ...]]] = collections.deque()
         """The messages that have not begun."""
         self._wakes: queue.SimpleQueue[bool] = queue.SimpleQueue()
         """Announces messages; False: to end."""
@@ -101,12 +109,13 @@ class _Link:
         self.send("ready", None)
         with contextlib.closing(self._runners):
             while (message := self._next()) is not None:
-                *fields, leased_at, received, deadline = message
+                number, (*fields, leased_at, received, deadline) = message
                 if deadline <= time.monotonic():
                     # This process was frozen, for instance. The worker knows whether it has renewed
                     # the lease meanwhile.
                     self._return_all(1)
                     continue
+                self._progress.begin(number)
                 lease = TaskLease(*fields)
                 lease._leased_at, lease._received = leased_at, received
                 lease._is_lost = functools.partial(self._is_lost, lease.token)
@@ -116,18 +125,26 @@ class _Link:
                     # The worker has this task: the module has changed since the worker started.
                     self.send("done", judge(Retry(), lease, error))
                     continue
-                call = self._runners.awaited if invocation.is_async else handle
-                outcome = call(invocation, lease)
+                timed = invocation.timeout is not None
+                if timed:
+                    # The worker watches it from now on.
+                    self._report()
+                outcome = self._runners.handled(invocation, lease)
                 ends = held is not None and held.ended.is_set()
                 if ends:
                     # A task that a handler left behind ended the loop and everything made on it.
                     self._return_all()
                 if outcome is ACKED:
-                    self._send(DONE)
+                    ended = self._progress.end(number)
+                    self._unreported += 1
+                    if timed or ended - self._reported > LONGEST_UNREPORTED:
+                        self._report()
                 else:
+                    self._unreported = 0
                     self.send("done", outcome)
                 if ends:
                     break
+            self._report()
             if held is not None:
                 self._runners.leave(held, LONGEST_LEAVE)
         app.close()
@@ -151,6 +168,12 @@ class _Link:
         except OSError:
             os._exit(1)
 
+    def _report(self) -> None:
+        """Have the worker look for handled messages, if there are any."""
+        if self._unreported:
+            self._unreported, self._reported = 0, time.monotonic()
+            self._send(DONE)
+
     def _read(self) -> None:
         while True:
             try:
@@ -159,7 +182,8 @@ class _Link:
                 # The worker is gone, and its messages no longer belong to this process.
                 os._exit(1)
             if what == "handle":
-                self._work.extend(value)
+                self._work.extend(enumerate(value, self._received))
+                self._received += len(value)
                 self._wakes.put(True)
             elif what == "recall":
                 self._return_all()
@@ -175,11 +199,12 @@ class _Link:
                 self._wakes.put(False)
                 return
 
-    def _next(self) -> tuple[Any, ...] | None:
+    def _next(self) -> tuple[int, tuple[Any, ...]] | None:
         while True:
             try:
                 return self._work.popleft()
             except IndexError:
+                self._report()
                 if not self._wakes.get():
                     return None
 
@@ -240,6 +265,10 @@ class _Records(logging.handlers.QueueHandler):
             except BaseException:
                 found[name] = _text(value)
         self._link.send("log", found)
+
+
+LONGEST_UNREPORTED = 0.005
+"""Seconds after which handled messages are reported although others follow."""
 
 
 def _text(value: object) -> str:

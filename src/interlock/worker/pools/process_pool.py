@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
+from interlock.client.faces import handler_time
 from interlock.client.requests.result_wait import ResultWait
 from interlock.errors import InterlockError, WouldDeadlock
 from interlock.failure import text_of
@@ -36,6 +37,7 @@ from interlock.worker.message.execution import (
 from interlock.worker.message.scope import LONGEST_LEAVE, Scope, ScopeThread
 from interlock.worker.message.tasks import Tasks
 from interlock.worker.pools.pool import DONE, PoolEvents
+from interlock.worker.pools.progress import Progress
 
 __all__ = ["ProcessPool"]
 
@@ -105,7 +107,16 @@ class ProcessPool:
         return False
 
     def look(self) -> None:
-        """See ``Pool``: no place is free while a message waits."""
+        """See ``Pool``: take messages back from behind a slow one if another process is idle."""
+        for child in self._children:
+            self.advance(child)
+        with self.lock:
+            if not any(child.ready and not child.sent for child in self._children):
+                return
+            late = time.monotonic() - handler_time.LATE
+            for child in self._children:
+                if len(child.sent) > 1 and (child.sent[0].started or late) < late:
+                    child.recall()
 
     def stack(self, execution: Execution) -> str:
         """See ``Pool``."""
@@ -162,15 +173,34 @@ class ProcessPool:
             self._give(child)
         self.moved(1)
 
+    def advance(self, child: _Child) -> None:
+        """Pass on the messages whose handlers have returned in a process, according to its shared
+        memory."""
+        ended: list[tuple[Execution, Outcome]] = []
+        with self.lock:
+            while child.sent:
+                began, over = child.progress.times(child.number)
+                if began:
+                    child.sent[0].started = began
+                if not over:
+                    break
+                ended.append((self._next(child, over), ACKED))
+        if ended:
+            self._events.handlers_ended(ended)
+
     def next(self, child: _Child) -> Execution:
         """Return the message that a process has finished; it continues with the next."""
         with self.lock:
-            execution = child.sent.popleft()
-            execution.end()
-            if child.busy is not None:
-                child.busy.begin(child)
-            else:
-                self._give(child)
+            return self._next(child)
+
+    def _next(self, child: _Child, over: float | None = None) -> Execution:
+        execution = child.sent.popleft()
+        child.number += 1
+        execution.end(over)
+        if child.busy is not None:
+            child.busy.begin(child)
+        elif child.ready:
+            self._give(child)
         return execution
 
     def returned(self, child: _Child, count: int) -> None:
@@ -220,6 +250,11 @@ class _Child:
         self.ready = False
         self.sent: collections.deque[Execution] = collections.deque()
         """The messages that the process has, in the order in which it handles them."""
+        self.number = 0
+        """The number of the first of them, in ``progress``."""
+        self.progress: Progress
+        self._numbered = 0
+        """The number of the next message that it is sent."""
         self._recalled = False
         """It was asked for those that it has not begun."""
         self._failures = 0
@@ -246,6 +281,9 @@ class _Child:
 
     def handle(self, some: Sequence[Execution]) -> None:
         """Send messages to the idle process; the reading thread notices if it is dead."""
+        self.number = self._numbered
+        self._numbered += len(some)
+        self.progress.clear(self.number, len(some))
         self.sent.extend(some)
         self._recalled = False
         some[0].begin(self)
@@ -266,6 +304,7 @@ class _Child:
 
     def stack(self, execution: Execution) -> str:
         """Ask where its handler is; empty if the process does not answer."""
+        self._pool.advance(self)
         if self.busy is not execution:
             return ""
         while self._stack_bell.acquire(blocking=False):
@@ -275,12 +314,14 @@ class _Child:
 
     def tell_lost(self, execution: Execution) -> None:
         """Notify it once, if it still handles this message."""
+        self._pool.advance(self)
         if self.busy is execution and self._told_lost is not execution:
             self._told_lost = execution
             self._send(("lost", (execution.held.id, execution.held.token)))
 
     def kill(self, execution: Execution) -> None:
         """End the process, if it still handles this message."""
+        self._pool.advance(self)
         if self.busy is execution and self._process is not None:
             self._killed_for = execution
             self._process.kill()
@@ -322,14 +363,15 @@ class _Child:
 
     def _start(self) -> None:
         self._why = ""
+        self.progress, self._numbered = Progress(), 0
         ours, theirs = socket.socketpair()
-        with contextlib.ExitStack() as failing, theirs:
+        with contextlib.ExitStack() as failing, theirs, contextlib.closing(self.progress) as memory:
             failing.callback(ours.close)
-            settings = json.dumps([theirs.fileno(), sys.path, _level()])
+            settings = json.dumps([theirs.fileno(), memory.descriptor, sys.path, _level()])
             flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
             self._process = subprocess.Popen(
                 [sys.executable, *flags, "-c", PROGRAM, settings],
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), memory.descriptor],
                 stdin=subprocess.DEVNULL,
             )
             failing.pop_all()
@@ -346,8 +388,8 @@ class _Child:
                 data = self._pipe.recv_bytes()
             except (EOFError, OSError):
                 return
+            self._pool.advance(self)
             if data == DONE:
-                self._pool.ended(self._pool.next(self), ACKED)
                 continue
             what, value = pickle.loads(data)
             if what == "ready":
@@ -413,7 +455,10 @@ class _Child:
                 self._pipe.close()
         with self._pool.lock:
             went, self.ready = self.ready, False
-            execution = self.sent.popleft() if self.sent else None
+        self._pool.advance(self)
+        with self._pool.lock:
+            begun = bool(self.sent and self.progress.times(self.number)[0])
+            execution = self.sent.popleft() if begun else None
             if execution is not None:
                 execution.end()
         self._pool.returned(self, len(self.sent))
@@ -457,7 +502,7 @@ def _level() -> int:
     return logging.getLogger().getEffectiveLevel()
 
 
-MOST_SENT = 8
+MOST_SENT = 32
 """Messages that a process is sent at once."""
 FEWEST_FAILURES = 3
 """Failed starts in a row, with no process up, after which a small pool is given up."""
