@@ -368,3 +368,19 @@ def test_the_oldest_commit_that_is_left_is_one_that_was_read_and_has_a_row_that_
     assert position.find_oldest() == first.number
     reader.execute("delete from interlock.outbox where id = %s", (first.id,))
     assert position.find_oldest() is None
+
+
+def test_commits_that_are_handled_while_others_are_read_are_deleted(
+    connect: Connect, reader: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.postgres.position.SWEEP", 4)
+    position = Position(reader, "interlock", 1000)
+    db = connect(autocommit=True)
+    for _ in range(60):
+        send(db, "a", "b")
+        position.read(2)
+        # The last six are with their handlers.
+        reader.execute("delete from interlock.outbox where id < (select max(id) - 5 from "
+                       "interlock.outbox)")  # fmt: skip
+    found = reader.execute("select count(*) from interlock.outbox_commits").fetchone()
+    assert found is not None and found[0] <= 24

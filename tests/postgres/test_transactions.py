@@ -20,6 +20,7 @@ from tests.seeds import seed
 OPERATIONS = int(os.environ.get("INTERLOCK_OUTBOX_OPERATIONS", "1500"))
 SESSIONS = 6
 KEYS = 3
+MOST_PREPARED = 8
 
 app = App("memory://")
 outbox = Outbox(app)
@@ -32,7 +33,7 @@ def note(n: int) -> None:
 
 @dataclass
 class Work:
-    """What an open transaction has done: savepoints copy it."""
+    """The sends and locks of an open transaction: savepoints copy it."""
 
     undrawn: list[int] = field(default_factory=list)
     """Rows without a number."""
@@ -184,7 +185,7 @@ class Schedule:
         elif kind == "rollback":
             db.rollback()
             session.work = None
-        elif kind == "prepare":
+        elif kind == "prepare" and len(self.prepared) < MOST_PREPARED:
             self.names += 1
             db.execute(f"prepare transaction 't{self.names}'".encode())
             db.commit()
@@ -215,7 +216,7 @@ class Schedule:
             for key in range(KEYS):
                 turn = self.locks.get((id, key), 0)
                 if turn:
-                    # Who locked a key later is read later.
+                    # A transaction that locked a key later is read later.
                     assert turn >= reader.passed.get(key, 0)
                     reader.passed[key] = turn
         if ids:
@@ -225,7 +226,7 @@ class Schedule:
         self.counts["gaps"] += reader.position.gaps.count > 0
 
     def handle(self) -> None:
-        """Delete a row, as its handler; or one that is gone, of a message that came again."""
+        """Delete a row, as its handler; or one that is gone, of a message that is redelivered."""
         row = self.chance.choice(list(self.rows))
         again = self.chance.random() < 0.1 and bool(self.handled)
         if again:

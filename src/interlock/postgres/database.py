@@ -85,13 +85,19 @@ class Database:
 
     def connect(self) -> Any:
         """Return a connection for a handler."""
-        return connect(self.url, HANDLER)
+        return connect(self.url, HANDLER, **self._options())
 
     async def aconnect(self) -> Any:
         """Return one of asyncio."""
         return await psycopg().AsyncConnection.connect(
-            self.url, autocommit=True, application_name=HANDLER, connect_timeout=CONNECT_TIMEOUT
-        )
+            self.url, autocommit=True, application_name=HANDLER, connect_timeout=CONNECT_TIMEOUT,
+            **self._options(),
+        )  # fmt: skip
+
+    def _options(self) -> dict[str, Any]:
+        # A relay with a URL of its own: a PgBouncer may give each transaction another session,
+        # which does not know the statements that psycopg prepares after five uses.
+        return {} if self._relay_url is None else {"prepare_threshold": None}
 
     @contextlib.contextmanager
     def transaction(self, connection: Any) -> Iterator[None]:

@@ -39,7 +39,7 @@ class Position:
         """The last read found no place in the window."""
         self._oldest = 0
         """No live row of a commit up to this one is left of those that were read."""
-        self._swept = self._since_sweep = 0
+        self._swept = self._sweep_end = self._since_sweep = 0
         self._next_sweep = 0.0
         # Without statistics, or with old ones, the planner may choose to read whole tables.
         connection.execute(
@@ -91,10 +91,10 @@ class Position:
         )
         self._sweep = f"""
             with c as (select number, batch from {commits}
-                where number > %(swept)s and number <= %(mark)s order by number limit %(limit)s),
+                where number > %(swept)s and number <= %(end)s order by number limit %(limit)s),
             d as (delete from {commits} where batch in (select batch from c
-                where not exists (select from {table} o where o.batch = c.batch)))
-            select max(number), count(*) from c"""
+                where not exists (select from {table} o where o.batch = c.batch)) returning number)
+            select max(number), count(*), (select count(*) from d) from c"""
 
     def read(self, limit: int) -> list[StoredRow]:
         """Return the next rows, in order: an empty list if none wait or the window is full."""
@@ -172,8 +172,13 @@ class Position:
         return None if found is None else found[0]
 
     def _delete_empty_commits(self) -> None:
-        """Delete commits whose rows are gone, of the next ones up to the mark."""
-        values = {"swept": self._swept, "mark": self.gaps.mark, "limit": SWEEP}
-        last, count = self._connection.execute(self._sweep, values).fetchone()
+        """Delete commits whose rows are gone, of the next ones."""
+        if self._swept == 0:
+            # An end that does not move with the mark: rows before it are handled meanwhile.
+            self._sweep_end = self.gaps.mark
+        values = {"swept": self._swept, "end": self._sweep_end, "limit": SWEEP}
+        last, count, deleted = self._connection.execute(self._sweep, values).fetchone()
         self._swept = last if count == SWEEP else 0
-        self._since_sweep, self._next_sweep = 0, time.monotonic() + SWEEP_PAUSE
+        # Faster than commits come, while there is much to delete.
+        pause = 0.0 if deleted > SWEEP // 2 else SWEEP_PAUSE
+        self._since_sweep, self._next_sweep = 0, time.monotonic() + pause
