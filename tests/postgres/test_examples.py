@@ -73,7 +73,7 @@ def test_a_django_application_bills_the_orders_that_were_committed(
 ) -> None:
     pytest.importorskip("django")
     needs_hub()
-    hub = HubProcess()
+    hub = HubProcess("--port", "0")
     folder, port = EXAMPLES / "django_shop", free_port()
     given = environment(new_database, INTERLOCK_URL=f"interlock://127.0.0.1:{hub.port}")
     manage = [sys.executable, "manage.py"]

@@ -152,7 +152,7 @@ def test_the_command_explains_a_row_from_the_database_to_a_hub(
     database: str, connect: Connect, capsys: pytest.CaptureFixture[str]
 ) -> None:
     needs_hub()
-    hub = HubProcess()
+    hub = HubProcess("--port", "0")
     where = ["--database", database]
     try:
         place = Place(database, connect, f"interlock://127.0.0.1:{hub.port}")
@@ -180,7 +180,7 @@ def test_a_relay_without_an_engine_reports_that_it_waits(
     database: str, connect: Connect, capsys: pytest.CaptureFixture[str]
 ) -> None:
     needs_hub()
-    hub = HubProcess()
+    hub = HubProcess("--port", "0")
     place = Place(database, connect, f"interlock://127.0.0.1:{hub.port}")
     with place.app.worker(threads=1):
         wait_for(lambda: place.status().relay == ME, "no relay")
