@@ -17,7 +17,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
 from interlock.app import App
-from interlock.postgres import Outbox
+from interlock.outbox import Outbox
 
 URL = os.environ["SHOP_URL"]
 TABLES = """

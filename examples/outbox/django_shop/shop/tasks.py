@@ -8,7 +8,7 @@ from typing import Any
 from django.db import close_old_connections, connection, transaction
 
 from interlock.app import App
-from interlock.postgres import Outbox
+from interlock.outbox import Outbox
 from shop.models import Bill, Purchase
 
 

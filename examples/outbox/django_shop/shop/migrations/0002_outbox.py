@@ -1,4 +1,4 @@
-"""The tables of the outbox: the SQL that `interlock postgres migrate --sql` prints."""
+"""The tables of the outbox: the SQL that `interlock outbox migrate --sql` prints."""
 
 from django.db import migrations
 
