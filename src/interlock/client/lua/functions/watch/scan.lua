@@ -124,36 +124,43 @@ end
 -- Cursors of al begin here; those of c are smaller than the table of a hash.
 local MOVED = 4503599627370496
 
--- A message that falls due between two pages leaves its place for one that may have been scanned. So al
--- is scanned after c: by then it is in al, under its id.
-local function scan_larger(q, cursor, count, least, state)
-  local c, at = q.counters, to_number(cursor)
-  local reply, aliases = { '0', c[N.unsettled] > 0 and digits(c[N.seq]) or '0' }, c[N.aliases] > 0
-  local function add(id, m)
-    if to_number(id) > least and (not state or m and state_of(q, m) == state) then
-      reply[#reply + 1] = id
-    end
-  end
+-- Shows all unsettled messages: `look(id, m)`, where m is nil if it is not `needed` and did not have to be
+-- read. Answers the next cursor. A message that falls due between two pages leaves its place for one that
+-- may have been scanned. So al is scanned after c: by then it is in al, under its id.
+local function each_message(q, cursor, count, needed, look)
+  local at, aliases = to_number(cursor), q.counters[N.aliases] > 0
   if at < MOVED then
-    reply[1] = each_field(q, cursor, 2 * count, function(field, text)
+    -- A message is not the only field that c has for it.
+    local after, full = each_field(q, cursor, 2 * count, function(field, text)
       if is_place(field) then
-        local m = (aliases or state) and open_record(q, field, text)
+        local m = (aliases or needed) and open_record(q, field, text)
         if not m or m.id == field then
-          add(field, m)
+          return look(field, m)
         end
       end
     end)
-    if reply[1] ~= '0' then
-      return reply
+    if after ~= '0' or not aliases then
+      return after
+    end
+    if full then
+      return digits(MOVED)
     end
     at = MOVED
   end
-  if aliases then
-    local after = each_field(q, digits(at - MOVED), 2 * count, function(id, place)
-      add(id, state and message_at(q, place))
-    end, q.al)
-    reply[1] = after == '0' and after or digits(MOVED + to_number(after))
-  end
+  local after = each_field(q, digits(at - MOVED), 2 * count, function(id, place)
+    return look(id, needed and message_at(q, place))
+  end, q.al)
+  return after == '0' and after or digits(MOVED + to_number(after))
+end
+
+local function scan_larger(q, cursor, count, least, state)
+  local c = q.counters
+  local reply = { '', c[N.unsettled] > 0 and digits(c[N.seq]) or '0' }
+  reply[1] = each_message(q, cursor, count, state, function(id, m)
+    if to_number(id) > least and (not state or state_of(q, m) == state) then
+      reply[#reply + 1] = id
+    end
+  end)
   return reply
 end
 
@@ -182,9 +189,8 @@ register('scan', function(q, from)
     return scan_dead(q, cursor, count, DEAD_ONES[part])
   end
   local reply = { '' }
-  -- A message is not the only field that c has for it.
-  reply[1] = each_field(q, cursor, 2 * count, function(field, text)
-    return is_place(field) and tell(q, open_record(q, field, text), reply)
+  reply[1] = each_message(q, cursor, count, true, function(_, m)
+    return tell(q, m, reply)
   end)
   return reply
 end)

@@ -131,9 +131,9 @@ local function tell(q, m, reply)
 end
 
 -- Shows fields of c, or of another hash, about this many, until `look` has returned enough bytes. Answers
--- the next cursor.
+-- the next cursor, and whether no more should be shown.
 local function each_field(q, cursor, count, look, name)
-  local bytes = 0
+  local bytes, full = 0, false
   repeat
     local found = redis_call('HSCAN', name or q.c, cursor, 'COUNT', READ_AT_ONCE)
     cursor = found[1]
@@ -141,8 +141,9 @@ local function each_field(q, cursor, count, look, name)
       bytes = bytes + #found[2][i + 1] + (look(found[2][i], found[2][i + 1]) or 0)
     end
     count = count - #found[2] / 2
-  until cursor == '0' or count <= 0 or bytes >= MAX_TOLD
-  return cursor
+    full = count <= 0 or bytes >= MAX_TOLD
+  until cursor == '0' or full
+  return cursor, full
 end
 
 -- Shows dead letters, id and record, from one rank to another, until `look` says that it is enough.
