@@ -286,7 +286,9 @@ def test_the_oldest_row_that_is_left_is_one_that_was_read_and_is_not_dead(place:
         assert position.find_oldest() is None
 
 
-def test_a_full_window_is_read_on_when_rows_are_deleted(place: Place) -> None:
+def test_a_full_window_is_read_on_when_rows_are_deleted_without_dead_ones(
+    place: Place,
+) -> None:
     relay = database.RelayConnection(place.path, "interlock")
     position = relay.position(2)
     for n in range(3):
@@ -295,6 +297,10 @@ def test_a_full_window_is_read_on_when_rows_are_deleted(place: Place) -> None:
     assert position.read(9) == [] and position.is_full
     place.seen.execute("delete from interlock_outbox where id = 1")
     assert [row.id for row in position.read(9)] == [3]
+    place.outbox.send(place.seen, place.plain, 4)
+    place.outbox.send(place.seen, place.plain, 5)
+    place.seen.execute("update interlock_outbox set state = 'dead' where id in (2, 4)")
+    assert [row.id for row in position.read(9)] == [5]
     relay.close()
 
 

@@ -145,8 +145,14 @@ class SQLiteDatabase:
 
     def drop(self, connection: Any) -> None:
         """Close a connection."""
-        # Not the close() of aiosqlite, which needs its loop.
-        getattr(connection, "stop", connection.close)()
+        if isinstance(connection, sqlite3.Connection):
+            connection.close()
+            return
+        # Not the close() of aiosqlite, which needs its loop; and in a thread, where its stop() makes
+        # no loop that nobody would close.
+        ending = threading.Thread(target=connection.stop)
+        ending.start()
+        ending.join()
 
     def _explained(self, error: sqlite3.OperationalError) -> sqlite3.OperationalError:
         return self._busy() if "database is locked" in str(error) else error
