@@ -148,7 +148,7 @@ class SQLiteDatabase:
         if isinstance(connection, sqlite3.Connection):
             connection.close()
             return
-        # Not the close() of aiosqlite, which needs its loop; and in a thread, where its stop() makes
+        # Not the close() of aiosqlite, which needs its loop; in a thread, where its stop() makes
         # no loop that nobody would close.
         ending = threading.Thread(target=connection.stop)
         ending.start()
