@@ -1,5 +1,5 @@
 """Order of three outboxes in PostgreSQL: by id, by id below the oldest transaction, by the number
-that `interlock.postgres` draws at the commit.
+that `interlock.outbox` draws at the commit.
 
     python -m benchmarks.workers.outbox_order [SECONDS]
 
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from benchmarks.workers.postgresql import cluster, free_port
-from interlock.postgres import schema
+from interlock.outbox.postgres import schema
 
 TABLES = """
 drop table if exists plain, account, other;

@@ -9,8 +9,8 @@ import time
 import psycopg
 
 from interlock.app import App
-from interlock.postgres import Outbox
-from interlock.postgres.schema import migrate
+from interlock.outbox import Outbox
+from interlock.outbox.postgres.schema import migrate
 
 URL = sys.argv[1]
 app = App("memory://")

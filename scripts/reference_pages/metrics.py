@@ -94,8 +94,8 @@ The figures of a hub itself are on [another page](hub-info.md).
 OUTBOX = """\
 ## Outbox metrics
 
-Reported in addition by an exporter with `--database URL`, for the [outbox](postgres.md) there. The
-role needs the rights of a [monitor](postgres.md#roles).
+Reported in addition by an exporter with `--database URL`, for the [outbox](outbox.md) there. The
+role needs the rights of a [monitor](outbox.md#roles).
 
 | metric | kind | labels | meaning |
 |---|---|---|---|

@@ -161,7 +161,7 @@ def test_a_scan_finds_messages_that_fall_due_between_two_of_its_pages(
 
         def page(cursor: bytes) -> bytes:
             cursor, *said = server.fcall("il1_scan", 1, f"il:{{{name}}}", cursor, 100, *part)
-            # Of a message, only its id has the length of an id.
+            # No other part of a message is as long as an id.
             found.update(int(one) for one in said if len(one) == 16 and int(one) in ids)
             return cursor
 

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 import interlock
-from interlock.postgres import schema
+from interlock.outbox.postgres import schema
 from tests.hub.servers import needs_hub, redis_server
 from tests.worker.process.postgresql import postgresql
 

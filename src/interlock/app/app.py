@@ -215,7 +215,7 @@ class App:
                 it. The task then has no keys. Default False.
             expires: seconds after the send, by the engine's clock, after which no handler begins:
                 the message is dropped, and its job is ``expired``. Default: never.
-            transaction: an ``interlock.postgres.Outbox``: the function takes a connection first,
+            transaction: an ``interlock.outbox.Outbox``: the function takes a connection first,
                 with an open transaction in which the call's row was deleted. Default: none.
 
         Raises:

@@ -21,7 +21,7 @@ ROW = "interlock-row"
 
 
 class AnyOutbox(Protocol):
-    """An outbox; see ``interlock.postgres.Outbox``."""
+    """An outbox; see ``interlock.outbox.Outbox``."""
 
     def invocation(
         self,

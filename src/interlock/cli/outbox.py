@@ -146,7 +146,7 @@ def requeue(given: argparse.Namespace) -> int:
 
 def explain(given: argparse.Namespace) -> int:
     """Print what a row waits for."""
-    from interlock.postgres import explanation
+    from interlock.outbox.postgres import explanation
 
     if _is_file(given):
         raise ValueError("explain is for PostgreSQL; see `interlock queue explain`")
@@ -185,23 +185,23 @@ def check(given: argparse.Namespace) -> int:
 
 
 def _is_file(given: argparse.Namespace) -> bool:
-    from interlock.postgres.driver import named_url
+    from interlock.outbox.postgres.driver import named_url
 
     return (named_url(given.database) or "").startswith("sqlite:")
 
 
 def _module(given: argparse.Namespace, name: str) -> Any:
     """Return the module of the database's kind."""
-    package = "interlock.postgres.sqlite" if _is_file(given) else "interlock.postgres"
+    package = "interlock.outbox.sqlite" if _is_file(given) else "interlock.outbox.postgres"
     return importlib.import_module(f"{package}.{name}")
 
 
 def _connected(given: argparse.Namespace, mode: str = "rw") -> Any:
-    from interlock.postgres.driver import connect, database_url
+    from interlock.outbox.postgres.driver import connect, database_url
 
     url = database_url(given.database)
     if _is_file(given):
-        from interlock.postgres.sqlite import database
+        from interlock.outbox.sqlite import database
 
         return contextlib.closing(database.connect(database.path_of(url), mode))
     return contextlib.closing(connect(url, "interlock outbox"))
@@ -216,9 +216,9 @@ def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Nam
             return 2
         except Exception as error:
             from interlock.errors import InterlockError
-            from interlock.postgres.driver import psycopg
-            from interlock.postgres.rights import with_grants
-            from interlock.postgres.schema import WrongVersion
+            from interlock.outbox.postgres.driver import psycopg
+            from interlock.outbox.postgres.rights import with_grants
+            from interlock.outbox.postgres.schema import WrongVersion
 
             known = (WrongVersion, InterlockError, sqlite3.Error)
             if not isinstance(error, known) and (

@@ -1,5 +1,5 @@
-"""An outbox in PostgreSQL: calls of tasks that are sent if, and only if, a transaction commits."""
+"""``interlock.outbox`` under the name of the database that it is used with most."""
 
-from interlock.postgres.outbox import Outbox, SentRow
+from interlock.outbox import Outbox, SentRow
 
 __all__ = ["Outbox", "SentRow"]

@@ -11,7 +11,7 @@
 //! | `Over`, `Moved` | live | removed from the owner's count, unless the owner did so; then freed |
 //! | anything else | live | the row stays |
 //!
-//! The target of a move is decided by its source. To tell whether the owner has changed its count, it is
+//! The target of a move is decided by its source. To know whether the owner has changed its count, it is
 //! compared with the *mark*: the count as it was before the slot was locked. Each change also raises an
 //! order number in the upper bits, so a compare-and-swap from the mark succeeds once, however many
 //! processes recover the same writer.

@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-from interlock.postgres.schema import statements
+from interlock.outbox.postgres.schema import statements
 
 
 class Migration(migrations.Migration):

@@ -1,0 +1,173 @@
+"""The questions of an outbox and its relay to PostgreSQL; ``sqlite.database`` has the same ones."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+from interlock.client.transport.thread_link import readable
+from interlock.outbox.postgres import schema as schemas
+from interlock.outbox.postgres.driver import CONNECT_TIMEOUT, connect, database_url, psycopg, quoted
+from interlock.outbox.postgres.position import Position
+
+__all__ = ["LOCK", "Database", "RelayConnection"]
+
+LOCK = "hashtext('interlock'), hashtext({})"
+"""The key of the relay's lock, of the schema's name."""
+HANDLER = "interlock handler"
+RELAY = "interlock relay"
+
+
+class Database:
+    """A PostgreSQL with the tables of an outbox.
+
+    Args:
+        url: for handlers; None: the one in the environment.
+        relay_url: for the relay; None: the same.
+        schema: that of the tables.
+
+    Raises ValueError if the schema's name is not a plain one.
+    """
+
+    is_local = False
+    """The database is a file."""
+    live = "state is distinct from 'dead'"
+    """A condition: the row is not dead."""
+    greatest = "greatest"
+    """The function that returns the greatest of its arguments."""
+    poll = 1.0
+    """Seconds after which the relay looks for rows without being notified."""
+
+    def __init__(self, url: str | None, relay_url: str | None, schema: str) -> None:
+        self._url, self._relay_url, self.schema = url, relay_url, schema
+        self.table = f"{quoted(schema)}.outbox"
+
+    @property
+    def url(self) -> str:
+        """The URL for handlers. Raises ValueError if none is given."""
+        return database_url(self._url)
+
+    @property
+    def relay_url(self) -> str:
+        """The URL for the relay. Raises ValueError if none is given."""
+        return self._relay_url or self.url
+
+    def check(self) -> None:
+        """Raise ValueError if no database is named, ImportError if a library is missing."""
+        self.url  # noqa: B018
+        psycopg()
+
+    def columns(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Return the values of a row as the database keeps them."""
+        return values
+
+    def migrate(self) -> None:
+        """Bring the tables to the present version. Raises WrongVersion."""
+        with contextlib.closing(connect(self.url, "interlock postgres")) as connection:
+            schemas.migrate(connection, self.schema)
+
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        """The errors of the database."""
+        found: tuple[type[Exception], ...] = (psycopg().Error,)
+        return found
+
+    def note(self, error: BaseException) -> None:
+        """Add to a failed send what its user can do."""
+
+    def relay_connection(self) -> RelayConnection:
+        """Return a new connection for the relay."""
+        return RelayConnection(self.relay_url, self.schema)
+
+    # -- Handlers ---------------------------------------------------------------------------------
+
+    def connect(self) -> Any:
+        """Return a connection for a handler."""
+        return connect(self.url, HANDLER, **self._options())
+
+    async def aconnect(self) -> Any:
+        """Return one of asyncio."""
+        return await psycopg().AsyncConnection.connect(
+            self.url, autocommit=True, application_name=HANDLER, connect_timeout=CONNECT_TIMEOUT,
+            **self._options(),
+        )  # fmt: skip
+
+    def _options(self) -> dict[str, Any]:
+        # A relay with a URL of its own: a PgBouncer may give each transaction another session,
+        # which does not know the statements that psycopg prepares after five uses.
+        return {} if self._relay_url is None else {"prepare_threshold": None}
+
+    @contextlib.contextmanager
+    def transaction(self, connection: Any) -> Iterator[None]:
+        """Begin a transaction; commit it at the end, or roll it back if an exception is raised."""
+        with connection.transaction():
+            yield
+
+    @contextlib.asynccontextmanager
+    async def atransaction(self, connection: Any) -> AsyncIterator[None]:
+        """Do the same on a connection of asyncio."""
+        async with connection.transaction():
+            yield
+
+    def is_usable(self, connection: Any) -> bool:
+        """Return whether a connection that nothing uses is open."""
+        # Nothing was requested: any data means the end of the connection.
+        return not connection.closed and not readable(connection, 0)
+
+    def drop(self, connection: Any) -> None:
+        """Close a connection."""
+        # Not its close(): that of asyncio needs its loop.
+        connection.pgconn.finish()
+
+
+class RelayConnection:
+    """The relay's connection, which may have the lock.
+
+    Raises what psycopg raises.
+    """
+
+    def __init__(self, url: str, schema: str) -> None:
+        self.schema = schema
+        self.connection = connect(url, RELAY)
+
+    def prefix(self) -> str:
+        """Return the prefix of the rows' dedup strings. Raises WrongVersion."""
+        return schemas.prefix(self.connection, self.schema)
+
+    def lock(self) -> bool:
+        """Try to get the lock, for the life of this connection; then listen."""
+        lock = f"select pg_try_advisory_lock({LOCK.format('%s')})"
+        if not self.connection.execute(lock, (self.schema,)).fetchone()[0]:
+            return False
+        self.connection.execute(f'listen "{self.schema}.outbox"')
+        # A report that is lost with the server does no harm.
+        self.connection.execute("set synchronous_commit = off")
+        return True
+
+    def report(self, relay: str, position: int, gaps: int, waits: str | None) -> None:
+        """Write what the relay reports; see ``Report``."""
+        self.connection.execute(
+            f"update {quoted(self.schema)}.outbox_meta set relay = %s, session = pg_backend_pid(), "
+            "position = %s, gaps = %s, waits = %s, reported = clock_timestamp()",
+            (relay, position, gaps, waits),
+        )
+
+    def position(self, window: int) -> Position:
+        """Return a reader that begins at the oldest row."""
+        return Position(self.connection, self.schema, window)
+
+    def wait(self, wake: int, seconds: float) -> None:
+        """Return when rows may have come, when the pipe ``wake`` is readable, or in time."""
+        pgconn = self.connection.pgconn
+        if not pgconn.notifies():
+            ready, _, _ = select.select([self.connection, wake], (), (), seconds)
+            if self.connection in ready:
+                pgconn.consume_input()
+        while pgconn.notifies():
+            pass
+
+    def close(self) -> None:
+        """Release the lock."""
+        self.connection.close()

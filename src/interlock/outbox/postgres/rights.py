@@ -1,0 +1,57 @@
+"""The rights on the tables that each part of a program needs, as SQL."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from interlock.outbox.postgres.driver import quoted
+
+__all__ = ["Part", "grants", "with_grants"]
+
+Part = Literal["producer", "worker", "relay", "monitor"]
+
+_RIGHTS: dict[Part, tuple[str, ...]] = {
+    "producer": ("insert, select (id, queue, dedup, state) on @.outbox",),
+    "worker": ("select, update (attempts, error, state), delete on @.outbox",),
+    "relay": (
+        "select on @.outbox, @.outbox_meta",
+        "select, delete on @.outbox_commits",
+        "update (relay, session, position, gaps, waits, reported) on @.outbox_meta",
+    ),
+    "monitor": (
+        "select on @.outbox, @.outbox_rows, @.outbox_commits, @.outbox_meta",
+        "select on @.outbox_numbers, @.outbox_id_seq",
+    ),
+}
+
+
+def grants(part: Part, schema: str, role: str) -> list[str]:
+    """Return the statements that give a role what one part needs, and no more."""
+    name = quoted(schema)
+    rights = ("usage on schema @", *_RIGHTS[part])
+    return [f"grant {right.replace('@', name)} to {role};" for right in rights]
+
+
+def with_grants(error: BaseException, part: Part, schema: str) -> str:
+    """Return the text of an error; if a right is missing, followed by the statements that grant
+    it."""
+    text = str(error).strip()
+    if not _is_denied(error):
+        return text
+    return f"{text}; a {part} needs: {' '.join(grants(part, schema, 'ROLE'))}"
+
+
+def _is_denied(error: BaseException | None) -> bool:
+    # SQLAlchemy and Django wrap the driver's error; its code has another name in each library.
+    for one in (error, getattr(error, "orig", None), getattr(error, "__cause__", None)):
+        found = one
+        while found is not None:
+            code = getattr(found, "sqlstate", None) or getattr(found, "pgcode", None)
+            if code is not None:
+                return bool(code == DENIED)
+            found = found.__cause__
+    return False
+
+
+DENIED = "42501"
+"""SQLSTATE insufficient_privilege."""

@@ -1,1 +1,0 @@
-"""The outbox in an SQLite file: what ``interlock.postgres.database`` is for PostgreSQL."""
