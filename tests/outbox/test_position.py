@@ -299,6 +299,28 @@ def test_rows_after_set_constraints_all_immediate_are_read(
     assert names(reader, position) == list("abcde")
 
 
+def test_a_read_ends_at_its_last_row_and_does_not_sort_those_of_later_commits(
+    connect: Connect, reader: psycopg.Connection[Any], position: Position
+) -> None:
+    sender = connect()
+    for _ in range(50):
+        send(sender, *"abcdefghij")
+        sender.commit()
+    # Tables of this size are what makes the planner sort.
+    reader.execute("analyze")
+    values = {"mark": 0, "limit": 50, "lows": [0], "highs": [0]}
+    for statement in (position._read_new, position._read_all):
+        plan = reader.execute(f"explain (analyze, format json) {statement}", values).fetchone()
+        assert plan is not None
+        assert 5 <= commits_read(plan[0][0]["Plan"]) <= 7
+
+
+def commits_read(plan: dict[str, Any]) -> int:
+    """Counts the commits whose rows a plan looks for."""
+    own: int = plan["Actual Loops"] if plan.get("Relation Name") == "outbox" else 0
+    return own + sum(map(commits_read, plan.get("Plans", ())))
+
+
 def test_commits_whose_rows_are_gone_are_deleted_and_no_others(
     connect: Connect, reader: psycopg.Connection[Any], position: Position
 ) -> None:

@@ -41,10 +41,11 @@ class Position:
         """No live row of a commit up to this one is left of those that were read."""
         self._swept = self._sweep_end = self._since_sweep = 0
         self._next_sweep = 0.0
-        # Without statistics, or with old ones, the planner may choose to read whole tables.
+        # Without statistics, or with old ones, the planner may choose to read whole tables; or to
+        # sort all rows of all commits, whereas an incremental sort ends once it has enough.
         connection.execute(
             "set enable_seqscan = off; set enable_bitmapscan = off; set enable_hashjoin = off; "
-            "set enable_mergejoin = off"
+            "set enable_mergejoin = off; set enable_sort = off; set jit = off"
         )
         name = quoted(schema)
         table, commits = f"{name}.outbox", f"{name}.outbox_commits"
@@ -70,7 +71,8 @@ class Position:
         )
         self._read_all = (
             f"select s.snapshot, x.* from {snapshot} "
-            f"(select * from (({new}) union all ({old})) u {ordered}) x on true order by place, id"
+            f"(select * from (({new} {ordered}) union all ({old})) u {ordered}) x on true "
+            "order by place, id"
         )
         self._read_rest = (
             f"select r.* from {commits} c, {rows.format('o.id > %(id)s and')} "
