@@ -413,13 +413,15 @@ def _handed(reply: Sequence[bytes], at: int) -> Handed:
 _NO_KEYS: frozenset[bytes] = frozenset()
 
 
-@understood
 def answered(reply: Sequence[bytes], settled: int) -> tuple[list[bytes], Leased]:
     """Parse the reply of il1_next: the answer to each of this many settlements, and the lease."""
     end = 1 + settled
-    if int(reply[0]) != settled:
-        raise ValueError
-    return list(reply[1:end]), leased(reply, end)
+    try:
+        if int(reply[0]) != settled:
+            raise ValueError
+        return list(reply[1:end]), _leased(reply, end)
+    except NOT_UNDERSTOOD:
+        raise nonsense(reply) from None
 
 
 @understood
