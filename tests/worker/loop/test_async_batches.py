@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import threading
 from collections import Counter, defaultdict
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from interlock.app import App
 from interlock.client.faces import handler_time
 from interlock.retry import Retry
 from interlock.worker.loop import batch_runner
+from interlock.worker.reports.audit import Audit
 from tests.worker.workers import wait_for
 
 ENGINES = pytest.mark.parametrize("engine", ["memory", "redis", "hub"], indirect=True)
@@ -45,6 +49,24 @@ def batched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(batch_runner.BatchRunner, "_handle", handle)
     return counts
+
+
+def send_with_one_that_waits(app: App, pool: str, gate: threading.Event) -> list[int]:
+    """Send 400 messages; that of n = 300 waits for the gate. Return their ids."""
+
+    @app.task(keys="{n}")
+    def task(n: int) -> None:
+        if n == 300:
+            gate.wait(60)
+
+    @app.task(keys="{n}")
+    async def atask(n: int) -> None:
+        while n == 300 and not gate.is_set():
+            await asyncio.sleep(0.001)
+
+    if pool == "asyncio":
+        return [atask.send(n).id for n in range(400)]
+    return [task.send(n).id for n in range(400)]
 
 
 def queue_of(app: App) -> Any:
@@ -336,3 +358,108 @@ def test_a_cancellation_that_a_coroutine_leaves_behind_does_not_reach_the_next_m
     with app.worker(pool="asyncio", threads=1):
         queue_of(app).join(60)
     assert sum(batched) > 0 and not failed
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+@pytest.mark.parametrize("pool", ["thread", "asyncio"])
+@pytest.mark.parametrize("level", [logging.DEBUG, logging.WARNING])
+def test_a_message_that_holds_up_a_batch_is_logged_and_audited_as_handled_once(
+    app: App,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    batched: list[int],
+    pool: str,
+    level: int,
+) -> None:
+    caplog.set_level(level)
+    monkeypatch.setattr(handler_time, "LATE", 0.3)
+    audited: list[int] = []
+    after = Audit.ended
+
+    def ended(audit: Audit, held: Any) -> None:
+        audited.append(held.id)
+        after(audit, held)
+
+    monkeypatch.setattr(Audit, "ended", ended)
+    gate = threading.Event()
+    ids = send_with_one_that_waits(app, pool, gate)
+    with app.worker(pool=pool, threads=2):
+        wait_for(lambda: queue_of(app).stats().acks == 399, "those behind it are not handled")
+        gate.set()
+        queue_of(app).join(60)
+    told = [vars(one)["id"] for one in caplog.records if "handled %.1f ms, attempt" in one.msg]
+    assert sum(batched) > 0
+    assert sorted(audited) == sorted(ids)
+    assert sorted(told) == (sorted(ids) if level == logging.DEBUG else [])
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_coroutines_of_a_batch_begin_with_the_variables_of_the_program(
+    app: App, batched: list[int]
+) -> None:
+    variable: ContextVar[str] = ContextVar("variable", default="none")
+    seen: Counter[str] = Counter()
+
+    @app.task
+    async def task(n: int) -> None:
+        seen[variable.get()] += 1
+        variable.set("another message")
+
+    for n in range(600):
+        task.send(n)
+    variable.set("program")
+    with app.worker(pool="asyncio", threads=2):
+        queue_of(app).join(60)
+    assert sum(batched) > 0 and seen == {"program": 600}
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_the_stack_of_a_coroutine_that_holds_up_the_loop_in_a_batch_shows_where_it_is(
+    app: App, monkeypatch: pytest.MonkeyPatch, batched: list[int]
+) -> None:
+    monkeypatch.setattr(handler_time, "LATE", 0.3)
+    gate = threading.Event()
+
+    @app.task(keys="{n}")
+    async def task(n: int) -> None:
+        if n == 300:
+            gate.wait(60)
+
+    for n in range(400):
+        task.send(n)
+    with app.worker(pool="asyncio", threads=2) as worker:
+        wait_for(
+            lambda: any("gate.wait(60)" in one["stack"] for one in worker.stacks()),
+            "its stack does not show where it is",
+        )
+        gate.set()
+        queue_of(app).join(60)
+    assert sum(batched) > 0
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_child_that_a_coroutine_of_a_batch_forks_handles_no_other_message(
+    app: App, tmp_path: Path, batched: list[int], timed: bool
+) -> None:
+    notes, parent = tmp_path / "notes", os.getpid()
+    codes: list[int] = []
+    timeout = 60.0 if timed else None
+
+    @app.task(keys="{n}", timeout=timeout)
+    async def task(n: int) -> None:
+        if os.getpid() != parent:
+            notes.write_text("it handles another message")
+        if n != 300:
+            return
+        if child := os.fork():
+            _, status = await asyncio.to_thread(os.waitpid, child, 0)
+            codes.append(os.waitstatus_to_exitcode(status))
+        else:
+            await asyncio.sleep(0)
+
+    for n in range(400):
+        task.send(n)
+    with app.worker(pool="asyncio", threads=2):
+        queue_of(app).join(60)
+    assert sum(batched) > 0 and codes == [0] and not notes.exists()

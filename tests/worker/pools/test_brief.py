@@ -4,6 +4,7 @@ changes."""
 from __future__ import annotations
 
 import random
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -171,3 +172,15 @@ def test_a_message_begun_in_a_process_that_is_killed_for_another_keeps_its_attem
         assert worker.figures().failed == 0
     assert killed
     assert {attempt for *_, attempt in events(tmp_path)} == {1}
+
+
+def test_processes_share_memory_where_no_folder_for_temporary_files_is_writable(
+    app: App, tmp_path: Path, ahead: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise FileNotFoundError("no usable temporary directory")
+
+    queue = send("process", [(f"k{n}", n, "") for n in range(60)])
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    with app.worker(pool="process", threads=1):
+        wait_for(lambda: bool(queue.stats().unsettled == 0), "the messages are not handled")

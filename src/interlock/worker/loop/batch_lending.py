@@ -166,7 +166,8 @@ class BatchLending:
         outcome = run.outcome(run.at)
         if execution is not None and outcome is not None:
             execution.end()
-            self._state.ended(execution, outcome)
+            # The thread of the batch has told the auditor and the log.
+            self._state.ended(execution, outcome, told=True)
             return
         if execution is not None:
             self._state.forget(execution)

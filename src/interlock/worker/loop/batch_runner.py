@@ -339,15 +339,18 @@ class BatchRunner:
 
     async def _slice(self, run: BatchRun, until: float, returned: Returned) -> bool | None:
         """Handle messages of a batch in one task, until one waits; see ``_run``."""
-        run.task = asyncio.current_task()
+        run.task, began = asyncio.current_task(), forks.count
         mine = self._run(run, until, returned)
         if run.suspended is not None:
-            self._events.batch_waits(self, run)
-            await self._end_suspended(run, run.suspended)
+            if forks.count == began:
+                # In a child that it has forked there is no owner.
+                self._events.batch_waits(self, run)
+            await self._end_suspended(run, run.suspended, began)
         return mine
 
-    async def _end_suspended(self, run: BatchRun, call: SuspendedCall) -> None:
-        at, began = run.at, forks.count
+    async def _end_suspended(self, run: BatchRun, call: SuspendedCall, began: int) -> None:
+        """``began``: number of forks before the call began."""
+        at = run.at
         try:
             result = await call
         except BaseException as error:
@@ -357,6 +360,8 @@ class BatchRunner:
             held._began = call.began
             outcome = judge(call.retry or Retry(), held, error, what)
         else:
+            if forks.count != began:
+                forks.end_if_forked(began)
             outcome = ACKED if call.retry is not None else result
         self._ended_other(run, at, outcome, call.began)
         run.suspended = None
@@ -502,7 +507,7 @@ class BatchRunner:
             run.batch.grant.bound(held.id, None)
         if self._audit is not None:
             tell_ended(self._audit, held, outcome)
-        if outcome.how == "ack" and run.batch.told_from is not None:
+        if outcome.how == "ack" and run.batch.told_from is not None and not held._over:
             run.batch.log_handled(run.batch.message(at), time.monotonic() - began, held.task)
         run.others.append((at, outcome))
 

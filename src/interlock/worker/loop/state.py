@@ -351,18 +351,19 @@ class WorkerState:
             self.audit.begun(held)
         return invocation
 
-    def ended(self, execution: Execution, outcome: Outcome) -> None:
-        """Note that a handler has ended, or, if the outcome is RELEASED, that none has begun."""
+    def ended(self, execution: Execution, outcome: Outcome, told: bool = False) -> None:
+        """Note that a handler has ended, or, if the outcome is RELEASED, that none has begun.
+        ``told``: the auditor and the log of handled messages know that already."""
         held, source = execution.held, execution.source
         if outcome is RELEASED:
             self._return(execution)
             return
-        if self.audit is not None:
+        if self.audit is not None and not told:
             tell_ended(self.audit, held, outcome)
         took = (execution.ended or 0.0) - (execution.started or execution.offered)
         over = held._over
         if not over:
-            if outcome.how == "ack" and execution.batch.told_from is not None:
+            if outcome.how == "ack" and execution.batch.told_from is not None and not told:
                 message = execution.batch.message_of(held.id)
                 execution.batch.log_handled(message, took, held.task)
             source.add(execution.batch, held, outcome)

@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from interlock.aio import stack_of
+from interlock.runtime.frames import frame_of, stack_text
 from interlock.worker.message.execution import RELEASED, Execution, Outcome, ahandle, handle, judge
 from interlock.worker.message.scope import LONGEST_LEAVE, HeldScope, Scope
 from interlock.worker.pools.pool import PoolEvents
@@ -93,6 +94,12 @@ class LoopPool:
     def stack(self, execution: Execution) -> str:
         """See ``Pool``."""
         if isinstance(execution.at, asyncio.Task):
+            assert self._loop is not None
+            frame = frame_of(self._thread.ident)
+            if frame is not None and asyncio.current_task(self._loop) is execution.at:
+                # It holds up the loop. A coroutine of a batch that has not waited yet is not among
+                # those of its task.
+                return stack_text(frame)
             return stack_of(execution.at)
         return stack_at(execution, {})
 
@@ -120,7 +127,9 @@ class LoopPool:
             found.append(await begin())
 
         def start() -> None:
-            loop.create_task(run()).add_done_callback(go_on)
+            # As in the pool: handlers begin with the variables of the program that made it.
+            task = loop.create_task(run(), context=self._context.copy())
+            task.add_done_callback(go_on)
 
         def go_on(task: asyncio.Task[None]) -> None:
             last = found.pop() if found else None

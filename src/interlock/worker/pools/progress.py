@@ -20,9 +20,7 @@ class Progress:
     def __init__(self, descriptor: int | None = None) -> None:
         """``descriptor``: that of the worker's memory; it is closed. None: the memory is new."""
         if descriptor is None:
-            with tempfile.TemporaryFile() as file:
-                os.truncate(file.fileno(), SIZE)
-                self.descriptor = os.dup(file.fileno())
+            self.descriptor = _memory()
         else:
             self.descriptor = descriptor
         try:
@@ -54,6 +52,20 @@ class Progress:
         """Return the times.monotonic() at which a message began and ended so; 0: it has not."""
         place = number % SLOTS * 2
         return self._times[place], self._times[place + 1]
+
+
+def _memory() -> int:
+    """Return the descriptor of new memory of this size."""
+    if hasattr(os, "memfd_create"):
+        # No file: none may be writable here, and on a full disk a write to the memory of a file
+        # kills the process.
+        descriptor = os.memfd_create("interlock-progress")
+        os.truncate(descriptor, SIZE)
+        return descriptor
+    with tempfile.TemporaryFile() as file:
+        file.write(bytes(SIZE))
+        file.flush()
+        return os.dup(file.fileno())
 
 
 SLOTS = 64
