@@ -9,21 +9,29 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 import time
+from collections.abc import Sequence
 
 import psycopg
 
 from interlock.app import App
 from interlock.outbox import Outbox
 from interlock.retry import Retry
+from tests.outbox.storm import BACKLOG, KEYS
 
-KEYS = 8
 TABLES = f"""
 create table counter (k int primary key, n bigint not null default 0);
 insert into counter (k) select generate_series(0, {KEYS - 1});
-create table sent (call bigint not null, k int not null, n bigint not null);
+create table sent (call bigint not null, k int not null, n bigint not null, ordered boolean);
 create table effect (at bigint generated always as identity, call bigint not null, k int not null);
+create table checked (passes boolean);
+create function check_it() returns trigger language plpgsql as $$
+begin
+    if not new.passes then raise 'the transaction fails while it commits'; end if;
+    return null;
+end $$;
+create constraint trigger check_it after insert on checked
+    deferrable initially deferred for each row execute function check_it();
 """
 
 app = App(retry=Retry(attempts=None, first=0.01))
@@ -36,60 +44,133 @@ def note(db: psycopg.Connection, call: int, keys: list[int]) -> None:
     for k in keys:
         db.execute("insert into effect (call, k) values (%s, %s)", (call, k))
     chance = random.random()
-    if chance < 0.05:
-        time.sleep(0.3)
-    elif chance < 0.1:
+    if chance < 0.02:
+        time.sleep(0.1)
+    elif chance < 0.05:
         raise RuntimeError("fails now and then")
 
 
-def produce(url: str, seed: int) -> None:
+def produce(chance: random.Random) -> None:
     """Sends until it is killed."""
-    chance = random.Random(seed)
-    with psycopg.connect(url) as db:
-        while True:
-            try:
-                send(db, chance)
-            except psycopg.Error:
-                db.rollback()
-            time.sleep(chance.random() * 0.04)
+    while True:
+        try:
+            with psycopg.connect(os.environ["INTERLOCK_POSTGRES_URL"]) as db:
+                while True:
+                    send_in_transaction(db, chance)
+                    time.sleep(chance.random() * 0.02)
+                    while backlog(db) > BACKLOG:
+                        time.sleep(0.05)
+        except psycopg.OperationalError:
+            # The database was killed.
+            time.sleep(0.02)
 
 
-def send(db: psycopg.Connection, chance: random.Random) -> None:
-    """Sends one call, or none; by a transaction that may be rolled back, serializable, or prepared
-    and committed later."""
-    call = chance.getrandbits(62)
-    keys = sorted(chance.sample(range(KEYS), chance.choice([1, 1, 2, 3])))
-    early, prepared = chance.random() < 0.5, chance.random() < 0.1
-    if chance.random() < 0.1:
-        db.execute("set transaction isolation level serializable")
-    if prepared:
-        db.execute("set local interlock.notify = off")
-    if early:
-        outbox.send(db, note, call, keys)
-    if chance.random() < 0.2:
-        # A put that a savepoint takes back.
-        with db.transaction(force_rollback=True):
-            outbox.send(db, note, -call, keys)
-    for k in keys:
-        query = "update counter set n = n + 1 where k = %s returning n"
-        found = db.execute(query, (k,)).fetchone()
-        assert found is not None
-        db.execute("insert into sent (call, k, n) values (%s, %s, %s)", (call, k, found[0]))
-    if not early:
-        outbox.send(db, note, call, keys)
-    if chance.random() < 0.1:
-        db.rollback()
-    elif prepared:
-        name = f"storm-{os.getpid()}-{call}"
-        db.execute(f"prepare transaction '{name}'".encode())
-        db.commit()
-        db.autocommit = True
-        time.sleep(chance.random() * 0.05)
-        db.execute(f"commit prepared '{name}'".encode())
-        db.autocommit = False
-    else:
-        db.commit()
+def backlog(db: psycopg.Connection) -> int:
+    with db.transaction():
+        ((found,),) = db.execute("select count(*) from interlock.outbox").fetchall()
+    return int(found)
 
 
-if __name__ == "__main__":
-    produce(os.environ["INTERLOCK_POSTGRES_URL"], int(sys.argv[1]))
+def send_in_transaction(db: psycopg.Connection, chance: random.Random) -> None:
+    """Sends in one transaction, which may fail, and is repeated if it cannot be serialized."""
+    plan = chance.getrandbits(62)
+    for _ in range(10):
+        try:
+            Transaction(db, random.Random(plan)).run()
+            return
+        except psycopg.errors.SerializationFailure:
+            db.rollback()
+        except (psycopg.errors.RaiseException, psycopg.errors.DeadlockDetected):
+            db.rollback()
+            return
+
+
+class Transaction:
+    """One transaction that sends calls, in one of many ways."""
+
+    def __init__(self, db: psycopg.Connection, chance: random.Random) -> None:
+        self.db, self.chance = db, chance
+        self.immediate = False
+        """Numbers are drawn by each statement that sends."""
+        self.ordered = True
+
+    def happens(self, probability: float) -> bool:
+        return self.chance.random() < probability
+
+    def run(self) -> None:
+        db = self.db
+        prepared = self.happens(0.05)
+        if self.happens(0.2):
+            db.execute("set transaction isolation level serializable")
+        if prepared:
+            db.execute("set local interlock.notify = off")
+        for _ in range(self.chance.choice([1, 1, 1, 2])):
+            if self.happens(0.2):
+                self.send_rolled_back()
+            if self.happens(0.1):
+                # A savepoint that is kept.
+                with db.transaction():
+                    self.send()
+            else:
+                self.send()
+        if self.happens(0.1):
+            self.send_rolled_back()
+        if self.happens(0.1):
+            db.execute("insert into checked values (%s)", (self.happens(0.5),))
+        if self.happens(0.1):
+            db.rollback()
+        elif prepared:
+            # The storm's own connection commits it.
+            db.execute(f"prepare transaction 'storm-{self.chance.getrandbits(62)}'".encode())
+            db.commit()
+        else:
+            db.commit()
+
+    def send(self) -> None:
+        """Send one call or a list of calls, before or after the counters are incremented."""
+        number = self.chance.choice([1, 1, 1, 3])
+        keys = sorted(self.chance.sample(range(KEYS), self.chance.choice([1, 1, 2, 3])))
+        calls = [self.chance.getrandbits(62) for _ in range(number)]
+        early = self.happens(0.5)
+        if early:
+            if self.happens(0.05):
+                self.draw_number()
+            self.put(calls, keys)
+            if self.immediate:
+                # The number is drawn before the locks are taken.
+                self.ordered = False
+        for k in keys:
+            self.count(calls, k)
+        if not early:
+            self.put(calls, keys)
+        if self.happens(0.1):
+            self.draw_number()
+
+    def put(self, calls: Sequence[int], keys: list[int]) -> None:
+        if len(calls) > 1:
+            outbox.send_many(self.db, note, [(call, keys) for call in calls])
+        else:
+            outbox.send(self.db, note, calls[0], keys)
+
+    def count(self, calls: Sequence[int], k: int) -> None:
+        """Increment the counter of a key, which locks it, for each call."""
+        for call in calls:
+            query = "update counter set n = n + 1 where k = %s returning n"
+            ((n,),) = self.db.execute(query, (k,)).fetchall()
+            values = (call, k, n, self.ordered)
+            self.db.execute("insert into sent values (%s, %s, %s, %s)", values)
+
+    def draw_number(self) -> None:
+        self.db.execute("set constraints all immediate")
+        self.immediate = self.happens(0.5)
+        if not self.immediate:
+            self.db.execute("set constraints all deferred")
+
+    def send_rolled_back(self) -> None:
+        """Send something that a savepoint takes back, with its locks and numbers."""
+        immediate = self.immediate
+        with self.db.transaction(force_rollback=True):
+            self.put([-self.chance.getrandbits(62)], [self.chance.randrange(KEYS)])
+            if self.happens(0.3):
+                self.draw_number()
+        self.immediate = immediate

@@ -10,17 +10,17 @@ import contextlib
 import os
 import random
 import sqlite3
-import sys
 import time
 
 from interlock.app import App
 from interlock.outbox import Outbox
 from interlock.retry import Retry
+from tests.outbox.storm import BACKLOG, KEYS
 
-KEYS = 8
 TABLES = """
 create table counter (k integer primary key, n integer not null default 0);
-create table sent (call integer not null, k integer not null, n integer not null);
+create table sent (call integer not null, k integer not null, n integer not null,
+    ordered integer);
 create table effect (at integer primary key autoincrement, call integer not null, k integer);
 """ + "".join(f"insert into counter (k) values ({k});\n" for k in range(KEYS))
 
@@ -34,15 +34,15 @@ def note(db: sqlite3.Connection, call: int, keys: list[int]) -> None:
     for k in keys:
         db.execute("insert into effect (call, k) values (?, ?)", (call, k))
     chance = random.random()
-    if chance < 0.05:
+    if chance < 0.02:
         time.sleep(0.1)
-    elif chance < 0.1:
+    elif chance < 0.05:
         raise RuntimeError("fails now and then")
 
 
-def produce(path: str, seed: int) -> None:
+def produce(chance: random.Random) -> None:
     """Sends until it is killed."""
-    chance = random.Random(seed)
+    path = os.environ["BANK"]
     with contextlib.closing(sqlite3.connect(path, timeout=60, isolation_level=None)) as db:
         while True:
             db.execute(chance.choice(["begin immediate", "begin"]))
@@ -51,7 +51,14 @@ def produce(path: str, seed: int) -> None:
             except sqlite3.OperationalError:
                 # One that began by reading may not write any more.
                 db.execute("rollback")
-            time.sleep(chance.random() * 0.04)
+            time.sleep(chance.random() * 0.02)
+            while backlog(db) > BACKLOG:
+                time.sleep(0.05)
+
+
+def backlog(db: sqlite3.Connection) -> int:
+    ((found,),) = db.execute("select count(*) from interlock_outbox").fetchall()
+    return int(found)
 
 
 def send(db: sqlite3.Connection, chance: random.Random) -> None:
@@ -71,11 +78,7 @@ def send(db: sqlite3.Connection, chance: random.Random) -> None:
     for k in keys:
         query = "update counter set n = n + 1 where k = ? returning n"
         ((n,),) = db.execute(query, (k,)).fetchall()
-        db.execute("insert into sent (call, k, n) values (?, ?, ?)", (call, k, n))
+        db.execute("insert into sent values (?, ?, ?, 1)", (call, k, n))
     if not early:
         outbox.send(db, note, call, keys)
     db.execute("rollback" if chance.random() < 0.1 else "commit")
-
-
-if __name__ == "__main__":
-    produce(os.environ["BANK"], int(sys.argv[1]))

@@ -1,13 +1,13 @@
-"""Producers, workers with their relay and the hub are killed while they work; PostgreSQL knows what
-was sent and what was done."""
+"""Producers, workers with their relay, the engine and PostgreSQL are killed while they work;
+PostgreSQL knows what was sent and what was done."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
-import subprocess
-import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,133 +15,125 @@ from typing import Any
 
 import psycopg
 import pytest
+import redis
 
+from interlock.app import App
+from interlock.outbox import Outbox
 from interlock.outbox.postgres import schema
-from tests.docs.running import ROOT
-from tests.hub.servers import HubProcess, free_port, needs_hub
+from interlock.outbox.postgres.explanation import RowExplanation
+from tests.hub.servers import needs_hub
 from tests.outbox.bank import TABLES
+from tests.outbox.storm import Engine, Storm, hub, memory_redis, repeat
 from tests.seeds import seed
-from tests.worker.process.postgresql import postgresql
+from tests.worker.process.postgresql import Server
 
-pytestmark = pytest.mark.watchdog(400)
+KILLS = int(os.environ.get("INTERLOCK_OUTBOX_KILLS", "40"))
+SECONDS = float(os.environ.get("INTERLOCK_OUTBOX_SECONDS", "300"))
+"""The storm ends after this time with fewer kills."""
 
-INTERLOCK = str(Path(sys.executable).with_name("interlock"))
-FLAGS = ("--concurrency", "4", "--lease", "2")
-KILLS = int(os.environ.get("INTERLOCK_OUTBOX_KILLS", "12"))
-PATIENCE = 150.0
-STEP = 0.5
+pytestmark = pytest.mark.watchdog(SECONDS + 300)
+FLAGS = ["fsync=off", "max_prepared_transactions=100", "deadlock_timeout=50ms"]
 
 
-class Storm:
-    """The processes, and the database that they share."""
+class PostgresStorm(Storm):
+    program = "tests.outbox.bank"
+    rows = "interlock.outbox"
 
-    def __init__(self, url: str, chance: random.Random) -> None:
-        self.url, self.chance = url, chance
-        self.port = str(free_port())
-        self.processes: list[tuple[str, subprocess.Popen[bytes]]] = []
-        self.database = psycopg.connect(url, autocommit=True)
+    def __init__(
+        self,
+        folder: Path,
+        chance: random.Random,
+        engine: Engine,
+        server: Server,
+    ) -> None:
+        self.server = server
+        self.database = psycopg.connect(server.url, autocommit=True)
         schema.migrate(self.database, "interlock")
         self.database.execute(TABLES.encode())
-        self.hub = self.new_hub()
-
-    def new_hub(self) -> HubProcess:
-        # Without a journal: it forgets everything when it is killed.
-        return HubProcess("--port", self.port)
-
-    def spawn(self, role: str) -> None:
-        environment = {
-            **os.environ,
-            "INTERLOCK_POSTGRES_URL": self.url,
-            "INTERLOCK_URL": f"interlock://127.0.0.1:{self.port}",
-            "PYTHONPATH": str(ROOT),
-        }
-        words = [sys.executable, "-m", "tests.outbox.bank", str(self.chance.getrandbits(32))]
-        if role == "work":
-            words = [INTERLOCK, "worker", "tests.outbox.bank:app", *FLAGS]
-        made = subprocess.Popen(
-            words, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        self.processes.append((role, made))
-
-    def kill(self, at: int) -> str:
-        role, process = self.processes.pop(at)
-        process.kill()
-        process.wait()
-        # Its prepared transactions still hold their locks.
-        prefix = f"storm-{process.pid}-"
-        for (name,) in self.ask("select gid from pg_prepared_xacts"):
-            if name.startswith(prefix):
-                self.database.execute(f"commit prepared '{name}'".encode())
-        return role
-
-    def restart_hub(self) -> None:
-        self.hub.process.kill()
-        self.hub.process.communicate()
-        self.hub = self.new_hub()
+        super().__init__(folder, chance, engine, {"INTERLOCK_POSTGRES_URL": server.url})
+        self.kinds["database"] = (3, self.restart_database)
+        if engine is memory_redis:
+            self.kinds["flush"] = (3, self.flush)
 
     def ask(self, query: str) -> list[Any]:
         return self.database.execute(query.encode()).fetchall()
 
-    def one(self, query: str) -> int:
-        ((found,),) = self.ask(query)
-        return int(found)
+    def relay(self) -> int | None:
+        ((name,),) = self.ask("select relay from interlock.outbox_meta")
+        return None if name is None else int(name.rpartition(" ")[2])
+
+    def restart_database(self) -> None:
+        self.database.close()
+        self.server.kill()
+        time.sleep(self.chance.random() * 0.1)
+        repeat(self.server.start)
+        self.failures["database"] += 1
+        self.database = psycopg.connect(self.server.url, autocommit=True)
+
+    def flush(self) -> None:
+        with contextlib.closing(redis.Redis.from_url(self.url)) as server:
+            server.flushall()
+        self.failures["flush"] += 1
+
+    def tend(self, last: bool = False) -> None:
+        super().tend(last)
+        # Another connection ends a prepared transaction, also after a restart of the database.
+        old = "prepared < clock_timestamp() - interval '100 ms'"
+        query = f"select gid from pg_prepared_xacts where {last} or {old}"
+        for (name,) in self.ask(query):
+            done = "rollback" if self.chance.random() < 0.2 else "commit"
+            self.database.execute(f"{done} prepared '{name}'".encode())
+
+    def explain(self, limit: int) -> list[RowExplanation]:
+        query = f"select id from interlock.outbox_rows order by number limit {limit}"
+        with contextlib.closing(App(self.url)) as app:
+            outbox = Outbox(app, self.server.url)
+            return [outbox.explain(id) for (id,) in self.ask(query)]
+
+    def why(self) -> str:
+        sessions = self.ask(
+            "select pid, application_name, state, wait_event, query, pg_blocking_pids(pid) "
+            "from pg_stat_activity where backend_type = 'client backend'"
+        )
+        found = [super().why(), *sessions, *self.explain(20)]
+        return "\n".join(map(str, found))
+
+    def summary(self) -> str:
+        causes: Counter[str] = Counter()
+        for row in self.explain(50):
+            nodes = () if row.waits is None else row.waits.nodes
+            roots = {node.state for node in nodes if not node.blocked}
+            name = "handled meanwhile" if row.state == "missing" else row.state
+            causes[", ".join([name, *sorted(roots)])] += 1
+        return f"the oldest: {dict(causes)}"
 
     def end(self) -> None:
-        while self.processes:
-            self.kill(0)
-        self.hub.process.kill()
-        self.hub.process.communicate()
+        super().end()
         self.database.close()
 
 
 @contextmanager
-def storm(chance: random.Random) -> Iterator[Storm]:
-    flags = ["-c", "fsync=off", "-c", "max_prepared_transactions=20"]
-    with postgresql(*flags) as url:
-        made = Storm(url, chance)
+def storm(
+    folder: Path,
+    chance: random.Random,
+    engine: Engine,
+) -> Iterator[PostgresStorm]:
+    flags = [word for flag in FLAGS for word in ("-c", flag)]
+    with Server(*flags) as server:
+        place = PostgresStorm(folder, chance, engine, server)
         try:
-            yield made
+            yield place
         finally:
-            made.end()
+            place.end()
 
 
-@pytest.mark.share(30)
-def test_effects_equal_the_committed_sends_in_their_order_when_any_process_is_killed() -> None:
+@pytest.mark.parametrize("engine", [hub, memory_redis])
+@pytest.mark.share(15)
+def test_effects_equal_the_committed_sends_in_their_order_when_any_process_is_killed(
+    engine: Engine, tmp_path: Path
+) -> None:
     needs_hub()
-    chance = random.Random(seed())
-    with storm(chance) as place:
-        for role in ("produce", "produce", "produce", "work", "work"):
-            place.spawn(role)
-        hubs = 0
-        for number in range(KILLS):
-            done = place.one("select count(*) from effect")
-            until = time.monotonic() + chance.uniform(STEP, 2 * STEP)
-            # On a slow machine a process would otherwise be killed before it does anything.
-            while time.monotonic() < until or (
-                place.one("select count(*) from effect") == done
-                and time.monotonic() < until + PATIENCE
-            ):
-                time.sleep(0.02)
-            if number % 4 == 3:
-                place.restart_hub()
-                hubs += 1
-            else:
-                place.spawn(place.kill(chance.randrange(len(place.processes))))
-        for at in reversed(range(len(place.processes))):
-            if place.processes[at][0] == "produce":
-                place.kill(at)
-        until = time.monotonic() + PATIENCE
-        while left := place.one("select count(*) from interlock.outbox"):
-            assert time.monotonic() < until, f"{left} rows are left"
-            time.sleep(0.05)
-        print(f"{KILLS} kills, {hubs} of the hub; {place.one('select count(*) from sent')} sent")
-        assert place.one("select count(*) from sent") > KILLS
-        assert place.ask("select call, k from sent except select call, k from effect") == []
-        assert place.ask("select call, k from effect except select call, k from sent") == []
-        assert place.ask("select call, k from effect group by call, k having count(*) > 1") == []
-        disorder = """
-            select * from (
-                select s.k, s.n, e.at, lag(e.at) over (partition by s.k order by s.n) as before
-                from sent s join effect e using (call, k)
-            ) x where before > at"""
-        assert place.ask(disorder) == []
+    with storm(tmp_path, random.Random(seed()), engine) as place:
+        place.rage(KILLS, SECONDS)
+        place.calm()
+        place.audit()
