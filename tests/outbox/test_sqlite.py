@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from interlock import Reject, current_lease
+from interlock import PayloadError, Reject, current_lease
 from interlock.app import App
 from interlock.cli import main
 from interlock.outbox import Outbox
@@ -21,6 +21,7 @@ from interlock.outbox.postgres.schema import WrongVersion
 from interlock.outbox.sqlite import database
 from interlock.outbox.sqlite.lock import FileLock, holder
 from interlock.retry import Retry
+from interlock.runtime.limits import MAX_PAYLOAD
 from tests.worker.workers import wait_for
 
 
@@ -156,6 +157,41 @@ def test_a_handler_that_commits_by_itself_fails(place: Place) -> None:
     with place.app.worker(threads=2):
         place.wait_for_rows(4, "state = 'dead' and error like '%when the handler returns%'")
     assert place.effects() == []
+
+
+def test_a_handler_that_leaves_a_cursor_open_fails_and_releases_the_file(place: Place) -> None:
+    cursors = []
+
+    @place.app.task(transaction=place.outbox, retry=Retry(attempts=1))
+    def leaves(db: Any) -> None:
+        cursors.append(db.execute("insert into effect values (1), (2) returning n"))
+        cursors[-1].fetchone()
+
+    with place.app.worker(threads=2):
+        place.outbox.send(place.seen, leaves)
+        place.wait_for_rows(1, "state = 'dead'")
+        place.outbox.send(place.seen, place.effect, 3)
+        wait_for(lambda: place.effects() == [3], "not handled")
+
+
+def test_a_call_that_no_engine_takes_is_refused_by_the_send(place: Place) -> None:
+    @place.app.task
+    def say(text: str) -> None:
+        place.handled.append(len(text))
+
+    sent = 0
+    # Down to the longest that is allowed, which the relay must be able to put.
+    for length in range(MAX_PAYLOAD, 0, -20):
+        try:
+            place.outbox.send(place.seen, say, "x" * length)
+        except PayloadError:
+            continue
+        sent = length
+        break
+    with pytest.raises(PayloadError, match="allowed in an outbox: up to"):
+        place.outbox.send(place.seen, say, "x" * (sent + 20))
+    with place.app.worker(threads=2):
+        wait_for(lambda: place.handled == [sent], "not handled")
 
 
 def test_order_is_that_of_the_commits_whatever_the_transactions_read_before(place: Place) -> None:

@@ -40,7 +40,9 @@ class FileStorm(Storm):
 
     def relay(self) -> int | None:
         name = holder(self.folder / "bank.db")
-        return None if name is None else int(name.rpartition(" ")[2])
+        # A relay that has just got the lock has not written its name yet.
+        number = (name or "").rpartition(" ")[2]
+        return int(number) if number.isdigit() else None
 
     def end(self) -> None:
         super().end()

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 from interlock.app import App
 from interlock.app.task import AsyncTask, Task
+from interlock.errors import PayloadError
 from interlock.outbox import connections
 from interlock.outbox.postgres.database import Database
 from interlock.outbox.postgres.driver import SCHEMA, connect, named_url
 from interlock.outbox.postgres.rights import with_grants
 from interlock.outbox.row_list import RowList
-from interlock.outbox.rows import options_text
+from interlock.outbox.rows import LONGEST_CALL, options_text
 from interlock.outbox.transactions import Transactions
 
 if TYPE_CHECKING:
@@ -236,6 +237,13 @@ class Outbox:
         if not isinstance(task, Task | AsyncTask) or task._app is not self.app:
             raise TypeError(f"send(): {task!r} is given; allowed: a task of the outbox's app")
         ready = task._ready(args, kwargs)
+        if len(ready.payload) > LONGEST_CALL:
+            error = PayloadError(
+                f"{task.name}: the call is {len(ready.payload)} bytes when encoded; allowed in an "
+                f"outbox: up to {LONGEST_CALL}"
+            )
+            self._failed([ready], error)
+            raise error
         options = ready.options
         queue = task.declared.queue
         retry = options["retry"] or self.app.queues.get(queue, {}).get("retry") or self.app.retry

@@ -117,13 +117,15 @@ class Relay:
         database = self._outbox.database
         failures = 0
         while not self._stopped.is_set():
+            began = time.monotonic()
             try:
                 with contextlib.closing(database.relay_connection()) as connection:
                     self._serve(connection)
             except Stopped:
                 return
             except (*database.errors, WrongVersion, OSError) as error:
-                failures += 1
+                # The pause does not grow with losses that are far apart.
+                failures = 1 if time.monotonic() - began > LONGEST_PAUSE else failures + 1
                 pause = min(0.1 * 2 ** min(failures, 10), LONGEST_PAUSE)
                 text = with_grants(error, "relay", self._outbox.schema)
                 _log.warning("the relay has no database: %s; trying again in %.3g s", text, pause)

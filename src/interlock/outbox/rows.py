@@ -12,15 +12,19 @@ from interlock.app import envelope
 from interlock.app.row import ROW
 from interlock.client.wire import messages as wire
 from interlock.retry import Retry
+from interlock.runtime.limits import MAX_PAYLOAD
 
-__all__ = ["COLUMNS", "Reference", "StoredRow", "dedup", "options_text"]
+__all__ = ["COLUMNS", "LONGEST_CALL", "Reference", "StoredRow", "dedup", "options_text"]
 
 COLUMNS = (
     "c.number, o.id, queue, payload, keys, shared, "
-    "delay - extract(epoch from clock_timestamp() - c.at)::float8, "
+    "least(delay, delay - extract(epoch from clock_timestamp() - c.at)::float8), "
     "extract(epoch from clock_timestamp() - created)::float8, options, attempts, state"
 )
 """The columns of a ``StoredRow``, in order, of the tables outbox o and outbox_commits c."""
+
+LONGEST_CALL = MAX_PAYLOAD - 256
+"""Bytes of an encoded call: the relay adds the header that refers to the row."""
 
 
 class Reference(NamedTuple):

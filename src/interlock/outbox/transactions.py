@@ -42,11 +42,9 @@ class Transactions:
         database = self._outbox.database
         found = _usable(database, self._free)
         connection = database.connect() if found is None else found
-        try:
-            with database.transaction(connection):
-                yield connection
-        finally:
-            self._free.append(connection)
+        ended = _End(database, connection, self._free)
+        with ended, database.transaction(connection), ended.watched():
+            yield connection
 
     @contextlib.asynccontextmanager
     async def abegin(self) -> AsyncIterator[Any]:
@@ -63,11 +61,11 @@ class Transactions:
         database = self._outbox.database
         found = _usable(database, free)
         connection = await database.aconnect() if found is None else found
-        try:
+        ended = _End(database, connection, free)
+        with ended:
             async with database.atransaction(connection):
-                yield connection
-        finally:
-            free.append(connection)
+                with ended.watched():
+                    yield connection
 
     def close(self) -> None:
         """Close the connections that no handler uses."""
@@ -77,6 +75,35 @@ class Transactions:
         for loop in list(self._free_of):
             if not loop.is_running():
                 _drop(self._outbox.database, self._free_of[loop])
+
+
+class _End:
+    """Keeps a connection for the next handler, if it is known how its transaction ended.
+
+    It is not if the begin, the commit or the rollback itself failed or was cancelled.
+    """
+
+    def __init__(self, database: Any, connection: Any, free: list[Any]) -> None:
+        self._database, self._connection, self._free = database, connection, free
+        self._raised: BaseException | None = None
+        """By the handler."""
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self._raised = error
+            raise
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is self._raised:
+            self._free.append(self._connection)
+        else:
+            self._database.drop(self._connection)
 
 
 def _usable(database: Any, free: list[Any]) -> Any:

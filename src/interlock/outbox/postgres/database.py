@@ -112,9 +112,10 @@ class Database:
             yield
 
     def is_usable(self, connection: Any) -> bool:
-        """Return whether a connection that nothing uses is open."""
+        """Return whether a connection that nothing uses is open, without a transaction."""
         # Nothing was requested: any data means the end of the connection.
-        return not connection.closed and not readable(connection, 0)
+        idle = psycopg().pq.TransactionStatus.IDLE
+        return connection.info.transaction_status == idle and not readable(connection, 0)
 
     def drop(self, connection: Any) -> None:
         """Close a connection."""

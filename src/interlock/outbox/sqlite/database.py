@@ -116,11 +116,12 @@ class SQLiteDatabase:
                 raise self._explained(error) from error
             try:
                 yield
+                connection.execute("commit")
             except BaseException:
+                # Also if the commit failed: a cursor that the handler left open refuses it.
                 if connection.in_transaction:
                     connection.execute("rollback")
                 raise
-            connection.execute("commit")
         finally:
             self._writer.release()
 
@@ -133,15 +134,15 @@ class SQLiteDatabase:
             raise self._explained(error) from error
         try:
             yield
+            await connection.execute("commit")
         except BaseException:
             if connection.in_transaction:
                 await connection.execute("rollback")
             raise
-        await connection.execute("commit")
 
     def is_usable(self, connection: Any) -> bool:
-        """Return whether a connection that nothing uses is open."""
-        return True
+        """Return whether a connection that nothing uses is open, without a transaction."""
+        return not connection.in_transaction
 
     def drop(self, connection: Any) -> None:
         """Close a connection."""
@@ -260,7 +261,7 @@ def path_of(url: str) -> Path:
         raise ValueError(
             f"the database is {url!r}; allowed: sqlite:///relative/path, sqlite:////absolute/path"
         )
-    return Path(os.path.abspath(path))
+    return Path(os.path.realpath(path))
 
 
 def _uri(path: Path, mode: str) -> str:

@@ -34,8 +34,9 @@ class Position:
         table = f'"{schema}_outbox"'
         live = "state is not 'dead'"
         self._read = (
-            f"select {ORDER}, id, queue, payload, keys, shared, created + delay - {NOW}, "
-            f"{NOW} - created, options, attempts, state from {table} "
+            f"select {ORDER}, id, queue, payload, keys, shared, "
+            f"min(delay, created + delay - {NOW}), {NOW} - created, "
+            f"options, attempts, state from {table} "
             f"where {ORDER} > ? and {live} order by {ORDER} limit ?"
         )
         self._oldest = 0
