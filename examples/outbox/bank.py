@@ -15,7 +15,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 from interlock import Retry
@@ -58,7 +58,8 @@ def transfer(db: Any, source: str, target: str, cents: int, numbers: dict[str, i
 def send(db: Any) -> None:
     """Sends a transfer, in the transaction that writes its tickets; one in ten is rolled back."""
     source, target = random.sample(NAMES, 2)
-    cents, numbers = random.randint(1, 100), {}
+    cents = random.randint(1, 100)
+    numbers: dict[str, int] = {}
     with contextlib.suppress(Cancelled), transaction(db):
         for name, change in sorted([(source, -cents), (target, cents)]):
             (numbers[name],) = run(
@@ -72,7 +73,7 @@ def send(db: Any) -> None:
 
 def audit(db: Any) -> list[str]:
     """Returns what is wrong, in words. Nothing may be sent or handled meanwhile."""
-    faults = []
+    faults: list[str] = []
     tickets = set(every(db, "select account, number, cents from ticket"))
     entries = every(db, "select account, place, number, cents from entry order by account, place")
     done = {(name, number, cents) for name, _, number, cents in entries}
@@ -132,7 +133,7 @@ def connect() -> Any:
 
 
 @contextlib.contextmanager
-def transaction(db: Any) -> Iterator[None]:
+def transaction(db: Any) -> Generator[None]:
     """Commits at the end; an exception rolls back."""
     db.execute("begin immediate" if isinstance(db, sqlite3.Connection) else "begin")
     try:

@@ -8,7 +8,7 @@ transaction that has deleted the call's row.
 
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated
 
 import psycopg
@@ -46,7 +46,7 @@ async def session() -> AsyncIterator[AsyncSession]:
 
 
 @contextlib.asynccontextmanager
-async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
     """Creates the tables, and works in this process. With an engine of its own, start workers by
     `interlock worker fastapi_shop:tasks` instead."""
     outbox.migrate()
