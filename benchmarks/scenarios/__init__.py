@@ -21,13 +21,14 @@ from benchmarks.scenarios import (
 )
 
 if sys.platform == "linux":
-    from benchmarks.scenarios import cluster, stores, tables
+    from benchmarks.scenarios import cluster, outbox, stores, tables
 
     _TABLES: tuple[Row, ...] = tables.ROWS
     _STORES: tuple[Row, ...] = stores.ROWS
     _CLUSTER: tuple[Row, ...] = cluster.ROWS
+    _OUTBOX: tuple[Row, ...] = outbox.ROWS
 else:
-    _TABLES = _STORES = _CLUSTER = ()
+    _TABLES = _STORES = _CLUSTER = _OUTBOX = ()
 
 ROWS: tuple[Row, ...] = (
     *single.ROWS,
@@ -45,6 +46,7 @@ ROWS: tuple[Row, ...] = (
     *restarts.ROWS,
     *engines.ROWS,
     *sends.ROWS,
+    *_OUTBOX,
     *workers.ROWS,
     *exporter.ROWS,
 )
