@@ -21,12 +21,13 @@ pub struct Key<'a> {
 }
 
 impl<'a> Key<'a> {
-    #[inline]
+    /// Always inline: a key that is returned through memory is read in larger parts than it was written in,
+    /// and such a read waits until all earlier writes are done, also those of the last row.
+    #[inline(always)]
     pub fn new(bytes: &'a [u8], secret: Secret) -> Self {
         let head = head(bytes);
         let hash = match bytes.len() {
-            length @ 8..16 => Sip::new(secret).word(head[0]).end(head[1], length),
-            length @ 0..8 => Sip::new(secret).end(head[0], length),
+            length @ ..16 => hash_of(head[0], head[1], length, secret[0], secret[1]),
             _ => hash(bytes, secret),
         };
         Key { bytes, hash, head }
@@ -92,6 +93,15 @@ pub fn hash(bytes: &[u8], secret: Secret) -> u64 {
     let sip =
         words.iter().fold(Sip::new(secret), |sip, eight| sip.word(u64::from_le_bytes(*eight)));
     sip.end(tail(rest), bytes.len())
+}
+
+/// The hash of fewer than 16 bytes, as words. All arguments are in registers.
+fn hash_of(first: u64, second: u64, bytes: usize, one: u64, other: u64) -> u64 {
+    let sip = Sip::new([one, other]);
+    match bytes {
+        8.. => sip.word(first).end(second, bytes),
+        _ => sip.end(first, bytes),
+    }
 }
 
 /// The state of SipHash: one round for each word, three at the end.

@@ -350,7 +350,8 @@ impl Table {
         }
     }
 
-    #[inline]
+    /// Always inline, as `Key::new`.
+    #[inline(always)]
     pub(crate) fn key<'a>(&self, bytes: &'a [u8]) -> Result<Key<'a>, Error> {
         let Header { key_size, secret, .. } = self.kept_settings();
         let limit = *key_size as usize;
