@@ -63,9 +63,8 @@ def test_a_log_is_not_trimmed_for_an_absent_node_until_it_is_forgotten(
     assert b.process.wait(30) == 0
     eventually(lambda: status(a)["nodes"] == [])
     assert status(a)["awaited"] == ["b"]
-    assert (
-        "main: the log is trimmed only after a checkpoint of b, not announced" in run("status")[1]
-    )
+    # Perhaps already as trouble, if the log has grown enough meanwhile.
+    assert "a checkpoint of b, not announced" in run("status")[1]
     while not any(one["kind"] == "growth" for one in status(a)["trouble"]):
         for _ in range(5):
             increased(a, "n")

@@ -153,7 +153,8 @@ class Brake:
             self._forget(address)
 
     def _recent(self, address: str, now: float) -> list[float]:
-        for one, times in list(self._failed.items()):
+        while self._failed:
+            one, times = next(iter(self._failed.items()))
             if times and times[-1] > now - PERIOD:
                 break
             self._forget(one)
