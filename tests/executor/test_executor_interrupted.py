@@ -72,8 +72,8 @@ def interrupted(
         return trace
 
     def called() -> Iterator[None]:
-        # A signal at the end of an `except` leaves its exception there as the one that is handled, and
-        # all later ones would name it as their context. A generator keeps its own.
+        # A signal at the end of an `except` leaves its exception there as the one that is handled,
+        # and all later ones would name it as their context. A generator keeps its own.
         yield call()  # type: ignore[func-returns-value]
 
     before = sys.gettrace()
