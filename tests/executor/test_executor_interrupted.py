@@ -74,7 +74,8 @@ def interrupted(
     def called() -> Iterator[None]:
         # A signal at the end of an `except` leaves its exception there as the one that is handled,
         # and all later ones would name it as their context. A generator keeps its own.
-        yield call()  # type: ignore[func-returns-value]
+        call()
+        yield
 
     before = sys.gettrace()
     sys.settrace(trace)
