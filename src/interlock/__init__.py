@@ -17,7 +17,6 @@ from __future__ import annotations
 import os as _os
 import sys as _sys
 from importlib import import_module as _import_module
-from typing import TYPE_CHECKING
 
 # Checked before anything native is loaded: without the GIL, which guards its queues, two threads
 # would be in one at the same time. Such an interpreter is recognised by its build, because it may
@@ -30,29 +29,8 @@ if "t" in getattr(_sys, "abiflags", ""):
     )
 
 from interlock import _core
-from interlock.errors import (
-    Empty,
-    EngineUnavailable,
-    Full,
-    InterlockError,
-    JobFailed,
-    LeaseLost,
-    NotATable,
-    NotDrained,
-    OptionsMismatch,
-    PayloadError,
-    Reject,
-    ResultGone,
-    RetryAfter,
-    RowBusy,
-    SchemaMismatch,
-    ShutDown,
-    TableFull,
-    TableKept,
-    WorkerBroken,
-    WouldDeadlock,
-)
 
+TYPE_CHECKING = False  # Type checkers know the name; the import of typing would take 5 ms.
 if TYPE_CHECKING:
     from interlock.aio import AsyncQueue
     from interlock.app.app import App
@@ -71,6 +49,28 @@ if TYPE_CHECKING:
     from interlock.client.faces.table import RemoteTable
     from interlock.client.requests.lease_state import RemoteLeaseBatch
     from interlock.consumer import Consumer
+    from interlock.errors import (
+        Empty,
+        EngineUnavailable,
+        Full,
+        InterlockError,
+        JobFailed,
+        LeaseLost,
+        NotATable,
+        NotDrained,
+        OptionsMismatch,
+        PayloadError,
+        Reject,
+        ResultGone,
+        RetryAfter,
+        RowBusy,
+        SchemaMismatch,
+        ShutDown,
+        TableFull,
+        TableKept,
+        WorkerBroken,
+        WouldDeadlock,
+    )
     from interlock.executor import Future, KeyedExecutor
     from interlock.explanation import Blocker, ExplainNode, Explanation
     from interlock.hub.serve.server import Hub
@@ -224,11 +224,14 @@ _LOADED_WHEN_ASKED_FOR = {
     "Consumer": "interlock.consumer",
     "CurrentLeader": "interlock.client.faces.leader",
     "DeadLetter": "interlock.message",
+    "Empty": "interlock.errors",
+    "EngineUnavailable": "interlock.errors",
     "ExplainNode": "interlock.explanation",
     "Explanation": "interlock.explanation",
     "F32": "interlock.table.kinds",
     "F64": "interlock.table.kinds",
     "Flags": "interlock.table.merge",
+    "Full": "interlock.errors",
     "Future": "interlock.executor",
     "Handling": "interlock.app.middleware",
     "HotKey": "interlock.message",
@@ -237,7 +240,9 @@ _LOADED_WHEN_ASKED_FOR = {
     "I32": "interlock.table.kinds",
     "I64": "interlock.table.kinds",
     "I8": "interlock.table.kinds",
+    "InterlockError": "interlock.errors",
     "Job": "interlock.app.job",
+    "JobFailed": "interlock.errors",
     "Key": "interlock.message",
     "KeySet": "interlock.app.keyspec",
     "KeySpec": "interlock.app.keyspec",
@@ -249,26 +254,39 @@ _LOADED_WHEN_ASKED_FOR = {
     "Leader": "interlock.client.faces.leader",
     "Lease": "interlock.message",
     "LeaseBatch": "interlock.message",
+    "LeaseLost": "interlock.errors",
     "Max": "interlock.table.merge",
     "Message": "interlock.message",
     "Middleware": "interlock.app.middleware",
+    "NotATable": "interlock.errors",
+    "NotDrained": "interlock.errors",
+    "OptionsMismatch": "interlock.errors",
+    "PayloadError": "interlock.errors",
     "Put": "interlock.message",
     "QueuedMessage": "interlock.message",
+    "Reject": "interlock.errors",
     "RemoteLease": "interlock.client.faces.lease",
     "RemoteLeaseBatch": "interlock.client.requests.lease_state",
     "RemoteQueue": "interlock.client.faces.queue",
     "RemoteTable": "interlock.client.faces.table",
     "Resized": "interlock.table.stats",
+    "ResultGone": "interlock.errors",
     "Retry": "interlock.retry",
+    "RetryAfter": "interlock.errors",
     "Root": "interlock.roots",
     "Roots": "interlock.roots",
     "Row": "interlock.table.row",
+    "RowBusy": "interlock.errors",
+    "SchemaMismatch": "interlock.errors",
     "Seconds": "interlock.retry",
     "Sending": "interlock.app.middleware",
     "SharedTable": "interlock.table.table",
+    "ShutDown": "interlock.errors",
     "Size": "interlock.table.row",
     "Stats": "interlock.message",
     "Sum": "interlock.table.merge",
+    "TableFull": "interlock.errors",
+    "TableKept": "interlock.errors",
     "TableStats": "interlock.table.stats",
     "Task": "interlock.app.task",
     "TaskDecorator": "interlock.app.task",
@@ -279,12 +297,16 @@ _LOADED_WHEN_ASKED_FOR = {
     "U64": "interlock.table.kinds",
     "U8": "interlock.table.kinds",
     "Worker": "interlock.worker.worker",
+    "WorkerBroken": "interlock.errors",
+    "WouldDeadlock": "interlock.errors",
     "connect": "interlock.client.faces.client",
     "current_lease": "interlock.message",
 }
 
 
 def __getattr__(name: str) -> object:
+    if name == "errors":
+        return _import_module("interlock.errors")
     if name not in _LOADED_WHEN_ASKED_FOR:
         raise AttributeError(f"module 'interlock' has no attribute {name!r}")
     found: object = getattr(_import_module(_LOADED_WHEN_ASKED_FOR[name]), name)

@@ -19,6 +19,7 @@ NOT_LOADED = [
     "asyncio",
     "confluent_kafka",
     "interlock.cli",
+    "interlock.errors",
     "interlock.queue",
     "interlock.replay",
     "interlock.testing",
@@ -49,11 +50,35 @@ def test_importing_interlock_loads_no_optional_modules(module: str, added: set[s
     assert module not in added
 
 
-def test_the_version_is_printed_without_loading_a_subcommand() -> None:
-    printing = "try: main(['--version'])\nexcept SystemExit: pass"
-    loaded = loaded_by(f"from interlock.cli import main\n{printing}")
+def loaded_by_command(*words: str) -> set[str]:
+    """Return the modules that `interlock` has loaded when it has printed something."""
+    program = f"""
+import sys
+sys.argv[1:] = {words!r}
+try:
+    from interlock.__main__ import main
+    main()
+except SystemExit:
+    pass
+"""
+    return loaded_by(program)
+
+
+def test_the_version_is_printed_without_loading_what_commands_need() -> None:
+    loaded = loaded_by_command("--version")
+    assert "interlock._core" in loaded
+    assert not {"argparse", "interlock.cli", "interlock.errors", "threading"} & loaded
+
+
+@pytest.mark.parametrize("words", [("--help",), (), ("unknown",)])
+def test_the_list_of_commands_is_printed_without_loading_any(words: tuple[str, ...]) -> None:
+    loaded = loaded_by_command(*words)
+    assert "interlock.cli" in loaded
     assert not {f"interlock.cli.{name}" for name in COMMANDS} & loaded
-    assert "interlock.queue" not in loaded
+
+
+def test_the_module_of_errors_can_be_named_after_importing_interlock_alone() -> None:
+    assert "interlock.errors" in loaded_by("import interlock; interlock.errors.Full")
 
 
 def test_all_names_everything_public() -> None:

@@ -19,7 +19,6 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "completion",
-        help="print the completion of this command for a shell",
         description="Print the completion of this command for a shell, which reads it at its "
         "start: in ~/.bashrc, source <(interlock completion bash); in ~/.zshrc, after compinit, "
         'eval "$(interlock completion zsh)"; for fish, interlock completion fish > '

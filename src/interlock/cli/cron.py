@@ -29,7 +29,6 @@ def add_to(commands: Any) -> None:
     """Declare the subcommand and its own subcommands."""
     parser = commands.add_parser(
         "cron",
-        help="show the timetable of an app, or send the call of an entry",
         description=(
             "Shows or uses the timetable of an app, which @app.cron and @app.every declare."
         ),

@@ -41,7 +41,6 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "dashboard",
-        help="serve a web page with the queues of an engine",
         description="Serve a page that shows the queues of a hub or a Redis, live: their messages "
         "and keys, what waits for what, dead letters, workers. It only reads, unless --write is "
         f"given. Needs: {needs('dashboard')}.",

@@ -47,7 +47,6 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "exporter",
-        help="export the queues of an engine as metrics for Prometheus",
         description="Serve the metrics of all queues of a hub or a Redis, which is queried at each "
         "scrape. If the engine is down, interlock_up is 0.",
         epilog="TERM and INT stop it. Exit codes: 0 stopped; 1 the address is taken; 2 wrong "

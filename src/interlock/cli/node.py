@@ -128,7 +128,6 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "node",
-        help="serve a state table that is the same on several machines",
         usage="interlock node --table NAME=FILE.py:CLASS --cluster URL [FLAG ...]",
         description="Serve a state table that is the same on several machines. Every node takes "
         "reads and writes: it reads its own rows, and appends writes to a log that all nodes read.",

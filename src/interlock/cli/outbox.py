@@ -38,8 +38,6 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "outbox",
-        aliases=["postgres"],
-        help="manage the outbox in a database",
         description="Manage the tables of an interlock.outbox.Outbox.",
         epilog="Exit codes: 0 done; 1 the database was not reached or refused it, or check found a "
         "fault; 2 wrong usage.",

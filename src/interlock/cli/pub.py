@@ -26,7 +26,6 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "pub",
-        help="publish messages to a topic",
         description="Publish each MESSAGE, or each line of standard input if there is none; print "
         "the number of subscribers that each reached.",
         epilog="Works with Redis too. Exit codes: 0 all were published, 1 no connection, or it "

@@ -47,7 +47,6 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "replay",
-        help="replay recorded messages and check their order",
         description="Replay recorded messages in order per key, never two conflicting ones at the "
         "same time, and all others in parallel; then check the order independently.",
         epilog="TRACE has one JSON object per line, with id, keys, and optionally shared, time, "

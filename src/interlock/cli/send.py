@@ -37,7 +37,6 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "send",
-        help="send a call of a task",
         description="Send a call of a task, and print the message's id. Each ARG is parsed by the "
         "annotation of its parameter: as text if that is str, else as JSON or as the text "
         "of a date, a UUID or an enum.",

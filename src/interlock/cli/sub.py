@@ -27,7 +27,6 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "sub",
-        help="print the messages published to topics",
         description="Print the messages published to topics, one line each: topic, space, payload. "
         "A line on standard error reports when the subscriptions are active.",
         epilog="Works with Redis too. Exit codes: 0 ended by --count or --seconds, 1 no "

@@ -21,7 +21,6 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "top",
-        help="show all queues live in the terminal, with held and dead messages and workers",
         description="Show the queues of a hub or a Redis live in the terminal: rates, hot keys, "
         "held and dead messages, workers and their handlers. It only reads, unless --write is "
         f"given. Needs: {needs('top')}.",

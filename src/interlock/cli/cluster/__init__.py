@@ -14,7 +14,6 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "cluster",
-        help="inspect and operate a cluster of nodes that serve a table",
         description="Inspect and operate a cluster of nodes that serve a table. It finds the nodes "
         "by their announcements in the engine.",
     )

@@ -67,7 +67,6 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "hub",
-        help="serve topics and keyed queues over the Redis protocol, or query a running hub",
         usage="interlock hub [FLAG ...]\n"
         "       interlock hub {info,topics,stores,clients,backup} [FLAG ...]",
         description="Serve topics (publish and subscribe) and keyed queues over the Redis "

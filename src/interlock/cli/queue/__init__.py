@@ -45,7 +45,6 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "queue",
-        help="inspect and operate the queues of an engine",
         description="Inspect and operate the queues of a hub or a Redis. Name the engine with "
         "the variable INTERLOCK_URL or with --url.",
     )

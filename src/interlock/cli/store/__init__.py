@@ -17,7 +17,6 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "store",
-        help="read the files that the stores of a hub have written",
         description="Read the files that the stores of a hub have written, whether or not it "
         "runs. A PATH is a folder, or one file in it.",
     )

@@ -17,7 +17,6 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "table",
-        help="read and change tables in shared memory",
         description="Read and change tables in the shared memory of this machine. A NAME "
         "with a slash is the path of a table in a file.",
     )

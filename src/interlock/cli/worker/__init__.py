@@ -58,7 +58,6 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Declare the subcommand."""
     parser = commands.add_parser(
         "worker",
-        help="handle the messages of an app's tasks, or ask what workers are doing",
         usage="interlock worker MODULE:APP [FLAG ...]\n"
         "       interlock worker list [--url URL] [--json]\n"
         "       interlock worker stacks ID [--url URL] [--json]\n"
