@@ -238,6 +238,28 @@ def test_a_handler_is_not_charged_for_a_database_that_ends_its_connections(
     assert running.handled == [(1, 1), (2, 1)]
 
 
+def test_a_handler_that_ends_its_transaction_by_sql_fails(place: Place, connect: Connect) -> None:
+    @place.app.task(transaction=place.outbox, retry=Retry(attempts=1))
+    def ends(db: Any, how: str) -> None:
+        db.execute("insert into effect values (1)")
+        db.execute(how)
+
+    @place.app.task(transaction=place.outbox, retry=Retry(attempts=1))
+    async def ends_later(db: Any) -> None:
+        await db.execute("rollback")
+
+    db = connect(autocommit=True)
+    place.outbox.send(db, ends, "rollback")
+    place.outbox.send(db, ends_later)
+    with place.app.worker(threads=1):
+        place.wait_for_rows(2, "state = 'dead' and error like '%when the handler returns%'")
+        # The commit cannot be taken back; the handler has failed nevertheless.
+        place.outbox.send(db, ends, "commit")
+        place.wait_for_rows(2)
+        wait_for(lambda: place.app._queue("default").stats().dead == 3, "not dead")
+    assert place.effects() == [1]
+
+
 def test_transactions_of_the_program_are_used_by_handlers(database: str, connect: Connect) -> None:
     sqlalchemy = pytest.importorskip("sqlalchemy")
     engine = sqlalchemy.create_engine(database.replace("postgresql:", "postgresql+psycopg:"))
@@ -458,7 +480,7 @@ def test_a_worker_waits_for_tables_that_are_not_there_yet(
     place.seen.execute("update interlock.outbox_meta set version = 0")
     place.outbox.send(connect(autocommit=True), place.effect, 1)
     with place.app.worker(threads=2):
-        wait_for(lambda: "interlock postgres migrate" in caplog.text, "not logged")
+        wait_for(lambda: "interlock outbox migrate" in caplog.text, "not logged")
         place.seen.execute("update interlock.outbox_meta set version = 2")
         place.wait_for_rows(0)
     assert place.effects() == [1]

@@ -38,7 +38,7 @@ STATEMENTS = {
 ALLOWED = {
     "producer": {"insert"},
     "worker": {"delete", "payload", "outcome"},
-    "relay": {"payload", "meta", "report"},
+    "relay": {"payload", "outcome", "meta", "report"},
     "monitor": {"payload", "meta"},
 }
 

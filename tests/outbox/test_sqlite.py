@@ -17,9 +17,9 @@ from interlock import PayloadError, Reject, current_lease
 from interlock.app import App
 from interlock.cli import main
 from interlock.outbox import Outbox
-from interlock.outbox.postgres.schema import WrongVersion
 from interlock.outbox.sqlite import database
 from interlock.outbox.sqlite.lock import FileLock, holder
+from interlock.outbox.versions import WrongVersion
 from interlock.retry import Retry
 from interlock.runtime.limits import MAX_PAYLOAD
 from tests.worker.workers import wait_for
@@ -149,13 +149,39 @@ def test_a_handler_that_commits_by_itself_fails(place: Place) -> None:
                 pass
         elif how == "executescript":
             db.executescript("select 1")
-        else:
+        elif how in ("commit", "rollback"):
             getattr(db, how)()
+        elif how == "savepoint":
+            for text in ("savepoint s", "insert into effect values (2)", "rollback to s"):
+                db.execute(text)
+        else:
+            db.cursor().execute(how)
 
-    for how in ("commit", "rollback", "with", "executescript"):
+    hows = ("commit", "rollback", "with", "executescript", "COMMIT", " /* 1 */ end", "rollback;")
+    for how in hows:
+        place.outbox.send(place.seen, ends, how)
+    # Twice: the worker has committed on the connection before.
+    place.outbox.send_many(place.seen, place.effect, [[5], [6], [7]])
+    for how in (*hows, "savepoint"):
+        place.outbox.send(place.seen, ends, how)
+    with place.app.worker(threads=1):
+        place.wait_for_rows(14, "state = 'dead' and error like '%when the handler returns%'")
+        place.wait_for_rows(14)
+    assert place.effects() == [5, 6, 7, 1]
+
+
+def test_a_coroutine_function_that_commits_by_itself_fails(place: Place) -> None:
+    pytest.importorskip("aiosqlite")
+
+    @place.app.task(transaction=place.outbox, retry=Retry(attempts=1))
+    async def ends(db: Any, how: str) -> None:
+        await db.execute("insert into effect values (1)")
+        await (db.commit() if how == "commit()" else db.execute(how))
+
+    for how in ("commit()", "commit", "rollback") * 2:
         place.outbox.send(place.seen, ends, how)
     with place.app.worker(threads=2):
-        place.wait_for_rows(4, "state = 'dead' and error like '%when the handler returns%'")
+        place.wait_for_rows(6, "state = 'dead' and error like '%when the handler returns%'")
     assert place.effects() == []
 
 

@@ -216,7 +216,7 @@ def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Nam
             from interlock.errors import InterlockError
             from interlock.outbox.postgres.driver import psycopg
             from interlock.outbox.postgres.rights import with_grants
-            from interlock.outbox.postgres.schema import WrongVersion
+            from interlock.outbox.versions import WrongVersion
 
             known = (WrongVersion, InterlockError, sqlite3.Error)
             if not isinstance(error, known) and (

@@ -18,20 +18,29 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.client.requests.thread_calls import drive
 from interlock.client.wire import messages as wire
-from interlock.errors import EngineUnavailable, Full, PayloadError, ShutDown
+from interlock.client.wire.messages import Message
+from interlock.errors import (
+    EngineUnavailable,
+    Full,
+    InterlockError,
+    OptionsMismatch,
+    PayloadError,
+    ShutDown,
+)
+from interlock.failure import text_of
 from interlock.outbox.postgres.rights import with_grants
-from interlock.outbox.postgres.schema import WrongVersion
 from interlock.outbox.report import Report
 from interlock.outbox.rows import StoredRow
-from interlock.runtime.limits import MAX_BATCH, MAX_CALL
+from interlock.outbox.versions import WrongVersion
+from interlock.runtime.limits import MAX_BATCH, MAX_BATCH_KEYS, MAX_CALL
+from interlock.worker.message.tasks import NotHere
 
 if TYPE_CHECKING:
     from interlock.client.session import Session
-    from interlock.client.wire.messages import Message
 
 __all__ = ["Relay"]
 
@@ -49,6 +58,8 @@ LONGEST_PAUSE = 5.0
 LONGEST_TURN = 60.0
 """Seconds without a report after which the relay hangs."""
 FULL_WINDOW = "the window is full"
+UNKNOWN = "UNKNOWN"
+"""The code with which an engine refuses a put behind a row that it does not know."""
 
 
 class Stopped(Exception):
@@ -65,6 +76,8 @@ class Relay:
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
         self._wake: tuple[int, int] | None = None
+        self._last: dict[str, Pending] = {}
+        """By queue, the row that this session of the engine was given last."""
         self._failures = 0
         """Sessions of the engine, in a row, that took nothing."""
         self._report: Report | None = None
@@ -157,6 +170,11 @@ class Relay:
                 with self._engine_session() as session:
                     self._relay(connection, session, report, prefix)
             except EngineUnavailable as error:
+                last = [each.id for each in self._last.values()]
+                if UNKNOWN in str(error) and not all(map(connection.is_left, last)):
+                    _log.info("the engine no longer knows a row that was handled; the relay starts "
+                              "again at the oldest row")  # fmt: skip
+                    continue
                 self._failures += 1
                 pause = min(0.05 * 2 ** min(self._failures, 10), LONGEST_PAUSE)
                 report.write(f"the engine does not answer: {error}")
@@ -182,18 +200,15 @@ class Relay:
         poll = self._outbox.database.poll
         report.position = position
         queues: dict[str, Any] = {}
-        last: dict[str, Message] = {}
+        last = self._last = {}
         checked = time.monotonic()
         while True:
             rows = position.read(READ)
-            for name, messages in self._messages(rows, prefix).items():
-                queue = queues.get(name)
-                if queue is None:
-                    options = self._outbox.app.queues.get(name, {})
-                    queue = queues[name] = self._client.queue(name, bytes, **options)
-                for some in _calls(messages):
-                    self._put(queue, some, session, last.get(name))
-                    last[name] = some[-1]
+            for name, pending in self._pending(connection, rows, queues, prefix).items():
+                for some in _calls(pending):
+                    put = self._put(connection, queues[name], some, session, last.get(name))
+                    if put is not None:
+                        last[name] = put
             report.write(FULL_WINDOW if position.is_full else None)
             if self._stopped.is_set():
                 raise Stopped
@@ -205,45 +220,75 @@ class Relay:
                 if position.find_oldest() is None:
                     # The next row follows none, and those before may have been forgotten by now.
                     last.clear()
-                for name, message in last.items():
-                    self._check(queues[name], message, session)
+                for name, row in last.items():
+                    self._check(queues[name], row.message, session)
                 checked = time.monotonic()
             assert self._wake is not None
             connection.wait(self._wake[0], FULL if position.is_full else poll)
 
-    def _messages(self, rows: Sequence[StoredRow], prefix: str) -> dict[str, list[Message]]:
-        found: dict[str, list[Message]] = {}
+    def _pending(
+        self, connection: Any, rows: Sequence[StoredRow], queues: dict[str, Any], prefix: str
+    ) -> dict[str, list[Pending]]:
+        """Return the messages of rows for each queue, which is added if it is new."""
+        found: dict[str, list[Pending]] = {}
         for row in rows:
+            name = row.queue
             try:
-                found.setdefault(row.queue, []).append(row.message(prefix))
-            except (PayloadError, ValueError, TypeError) as error:
-                _log.error("row %d of the outbox cannot be put: %s", row.id, error)
+                message = row.message(prefix)
+                if name not in queues:
+                    options = self._outbox.app.queues.get(name, {})
+                    queues[name] = self._client.queue(name, bytes, **options)
+            except Exception as error:
+                if isinstance(error, NotHere | InterlockError) and type(error) is not PayloadError:
+                    # Not the row's fault; a newer worker may relay what this one cannot read.
+                    raise
+                self._bury(connection, row.id, error)
+            else:
+                found.setdefault(name, []).append(Pending(row.id, message))
         return found
+
+    def _bury(self, connection: Any, id: int, error: Exception) -> None:
+        """Make a row dead that no engine takes; the rows after it are put."""
+        text = f"it cannot be put into the engine: {text_of(error)}"
+        _log.error("row %d of the outbox is dead: %s", id, text)
+        connection.set_dead(id, text)
 
     def _put(
         self,
+        connection: Any,
         queue: Any,
-        messages: Sequence[Message],
+        pending: Sequence[Pending],
         session: Session[Any],
-        last: Message | None,
-    ) -> None:
-        """Put messages in their order behind the last one; wait while the queue is full or
-        sealed."""
+        last: Pending | None,
+    ) -> Pending | None:
+        """Put rows in their order behind the last one; wait while the queue is full or sealed.
+        Return the new last one."""
         told = False
         while True:
-            first = messages[0] if last is None else wire.follow(messages[0], wire.dedup(last))
-            sent = [first, *messages[1:]]
+            first = pending[0].message
+            if last is not None:
+                first = wire.follow(first, wire.dedup(last.message))
+            sent = [first, *(each.message for each in pending[1:])]
             try:
                 # A session of one connection: without a wait, and without a second attempt.
                 drive(queue._handle._put(session, sent, time.monotonic()), session)
                 self._failures = 0
-                return
-            except (Full, ShutDown) as error:
-                if len(messages) > 1 and isinstance(error, Full):
-                    middle = len(messages) // 2
-                    self._put(queue, messages[:middle], session, last)
-                    last, messages = messages[middle - 1], messages[middle:]
+                return pending[-1]
+            except OptionsMismatch:
+                raise
+            except (Full, ShutDown, ValueError) as error:
+                # A call that is refused has put nothing.
+                if len(pending) > 1 and not isinstance(error, ShutDown):
+                    middle = len(pending) // 2
+                    last = self._put(connection, queue, pending[:middle], session, last)
+                    pending = pending[middle:]
                     continue
+                if isinstance(error, ValueError):
+                    if last is not None:
+                        # An engine that does not know AFTER refuses this too: it raises.
+                        self._check(queue, last.message, session)
+                    self._bury(connection, pending[0].id, error)
+                    return last
                 if not told:
                     _log.warning("the relay waits: %s", error)
                     told = True
@@ -263,13 +308,23 @@ class Relay:
             raise Stopped
 
 
-def _calls(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    """Split messages by what one call of the engine takes."""
-    start = size = 0
-    for at, message in enumerate(messages):
-        length = len(message.payload)
-        if at > start and (at - start == MAX_BATCH or size + length > MAX_CALL):
-            yield messages[start:at]
-            start, size = at, 0
+class Pending(NamedTuple):
+    """A row that is to be put."""
+
+    id: int
+    message: Message
+
+
+def _calls(pending: Sequence[Pending]) -> Iterator[Sequence[Pending]]:
+    """Split rows by what one call of the engine takes."""
+    start = size = keys = 0
+    for at, (_, message) in enumerate(pending):
+        length, count = len(message.payload), len(message.keys) + len(message.shared)
+        if at > start and (
+            at - start == MAX_BATCH or size + length > MAX_CALL or keys + count > MAX_BATCH_KEYS
+        ):
+            yield pending[start:at]
+            start, size, keys = at, 0, 0
         size += length
-    yield messages[start:]
+        keys += count
+    yield pending[start:]

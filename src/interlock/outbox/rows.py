@@ -58,8 +58,9 @@ class StoredRow(NamedTuple):
     id: int
     queue: str
     payload: bytes
-    keys: Sequence[bytes]
-    shared: Sequence[bytes]
+    keys: Sequence[bytes] | bytes
+    """Bytes, also of the next: packed, as SQLite keeps them."""
+    shared: Sequence[bytes] | bytes
     delay: float | None
     """Seconds left."""
     age: float
@@ -71,18 +72,19 @@ class StoredRow(NamedTuple):
     def message(self, prefix: str) -> wire.Message:
         """Return the put of this row.
 
-        Raises PayloadError if the payload is not a call of a task.
+        Raises PayloadError if the payload is not a call of a task, UnknownVersion if a newer sender
+        wrote it, and other errors if no send wrote the row.
         """
         sent = envelope.read(bytes(self.payload))
         held = self.state == "held"
-        row = Reference(self.id, self.attempts, self.age, held)
+        row = Reference(self.id, self.attempts, max(self.age, 0.0), held)
         sent.headers = {**sent.headers, ROW: row.text}
         options = json.loads(self.options)
         retry = options.pop("retry", None)
         return wire.Message(
             _encoder.encode(sent),
-            tuple(map(bytes, self.keys)),
-            tuple(map(bytes, self.shared)),
+            _keys(self.keys),
+            _keys(self.shared),
             wire.put_options(
                 delay=max(self.delay or 0.0, 0.0),
                 dedup=dedup(prefix, self.number, self.id),
@@ -106,6 +108,12 @@ def options_text(options: dict[str, Any], retry: Retry) -> str:
         retry.attempts, retry.first, retry.factor, retry.longest, retry.jitter, retry.then,
     ]  # fmt: skip
     return json.dumps(kept, separators=(",", ":"))
+
+
+def _keys(kept: Sequence[bytes] | bytes) -> tuple[bytes, ...]:
+    if isinstance(kept, bytes):
+        return tuple(msgspec.msgpack.decode(kept, type=list[bytes]))
+    return tuple(map(bytes, kept))
 
 
 def _retry(kept: list[Any], used: int) -> Retry:

@@ -10,7 +10,13 @@ from typing import Any
 
 from interlock.runtime import forks
 
-__all__ = ["Transactions"]
+__all__ = ["ENDED", "Transactions"]
+
+ENDED = (
+    "the worker commits the transaction of a handler when the handler returns: leave out commit, "
+    "rollback, executescript() and `with` on the connection; savepoints are allowed"
+)
+"""The error of a handler that ends its transaction itself."""
 
 
 class Transactions:

@@ -11,6 +11,7 @@ from interlock.client.transport.thread_link import readable
 from interlock.outbox.postgres import schema as schemas
 from interlock.outbox.postgres.driver import CONNECT_TIMEOUT, connect, database_url, psycopg, quoted
 from interlock.outbox.postgres.position import Position
+from interlock.outbox.transactions import ENDED
 
 __all__ = ["LOCK", "Database", "RelayConnection"]
 
@@ -104,12 +105,14 @@ class Database:
         """Begin a transaction; commit it at the end, or roll it back if an exception is raised."""
         with connection.transaction():
             yield
+            _check_open(connection)
 
     @contextlib.asynccontextmanager
     async def atransaction(self, connection: Any) -> AsyncIterator[None]:
         """Do the same on a connection of asyncio."""
         async with connection.transaction():
             yield
+            _check_open(connection)
 
     def is_usable(self, connection: Any) -> bool:
         """Return whether a connection that nothing uses is open, without a transaction."""
@@ -121,6 +124,12 @@ class Database:
         """Close a connection."""
         # Not its close(): that of asyncio needs its loop.
         connection.pgconn.finish()
+
+
+def _check_open(connection: Any) -> None:
+    """Raise ProgrammingError of psycopg if the handler has ended its transaction by SQL."""
+    if connection.info.transaction_status == psycopg().pq.TransactionStatus.IDLE:
+        raise psycopg().ProgrammingError(ENDED)
 
 
 class RelayConnection:
@@ -153,6 +162,18 @@ class RelayConnection:
             f"update {quoted(self.schema)}.outbox_meta set relay = %s, session = pg_backend_pid(), "
             "position = %s, gaps = %s, waits = %s, reported = clock_timestamp()",
             (relay, position, gaps, waits),
+        )
+
+    def is_left(self, id: int) -> bool:
+        """Return whether a row is there and not dead."""
+        query = f"select 1 from {quoted(self.schema)}.outbox where id = %s and {Database.live}"
+        return self.connection.execute(query, (id,)).fetchone() is not None
+
+    def set_dead(self, id: int, error: str) -> None:
+        """Make a row dead that cannot be put."""
+        self.connection.execute(
+            f"update {quoted(self.schema)}.outbox set state = 'dead', error = %s where id = %s",
+            (error.replace("\0", "\u2400"), id),
         )
 
     def position(self, window: int) -> Position:

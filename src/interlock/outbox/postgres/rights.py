@@ -14,9 +14,9 @@ _RIGHTS: dict[Part, tuple[str, ...]] = {
     "producer": ("insert, select (id, queue, dedup, state) on @.outbox",),
     "worker": ("select, update (attempts, error, state), delete on @.outbox",),
     "relay": (
-        "select on @.outbox, @.outbox_meta",
+        "select, update (error, state) on @.outbox",
         "select, delete on @.outbox_commits",
-        "update (relay, session, position, gaps, waits, reported) on @.outbox_meta",
+        "select, update (relay, session, position, gaps, waits, reported) on @.outbox_meta",
     ),
     "monitor": (
         "select on @.outbox, @.outbox_rows, @.outbox_commits, @.outbox_meta",

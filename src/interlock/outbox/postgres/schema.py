@@ -5,15 +5,13 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
+from interlock.outbox import versions
 from interlock.outbox.postgres.driver import quoted
+from interlock.outbox.versions import check_version
 
-__all__ = ["VERSION", "WrongVersion", "installed", "migrate", "prefix", "statements"]
+__all__ = ["VERSION", "installed", "migrate", "prefix", "statements"]
 
 VERSION = 2
-
-
-class WrongVersion(Exception):
-    """The database has no tables of an outbox, or those of another version."""
 
 
 def statements(schema: str, since: int = 0) -> list[str]:
@@ -22,12 +20,7 @@ def statements(schema: str, since: int = 0) -> list[str]:
     Raises ValueError if the name is not a plain one.
     """
     name = quoted(schema)
-    found: list[str] = []
-    for number, texts in enumerate(_VERSIONS, start=1):
-        if number > since:
-            found += [text.replace("@", name).strip() for text in texts]
-            found.append(f"update {name}.outbox_meta set version = {number};")
-    return found
+    return versions.statements(_VERSIONS, name, f"{name}.outbox_meta", since)
 
 
 def script(schema: str, since: int = 0) -> str:
@@ -45,7 +38,7 @@ def migrate(connection: Any, schema: str) -> tuple[int, int]:
         connection.execute("select pg_advisory_xact_lock(hashtext(%s))", (f"{schema}.outbox",))
         before = installed(connection, schema) or 0
         if before > VERSION:
-            raise WrongVersion(_later(schema, before))
+            check_version(_what(schema), before, VERSION)
         for text in statements(schema, before):
             connection.execute(text)
     return before, VERSION
@@ -62,16 +55,7 @@ def installed(connection: Any, schema: str) -> int | None:
 
 def prefix(connection: Any, schema: str) -> str:
     """Return the prefix of the rows' dedup strings. Raises WrongVersion."""
-    version = installed(connection, schema)
-    if version is None:
-        raise WrongVersion(f"the schema {schema!r} has no outbox; run `interlock postgres migrate`")
-    if version < VERSION:
-        raise WrongVersion(
-            f"the outbox in the schema {schema!r} has version {version}, and this release needs "
-            f"{VERSION}; run `interlock postgres migrate`"
-        )
-    if version > VERSION:
-        raise WrongVersion(_later(schema, version))
+    check_version(_what(schema), installed(connection, schema), VERSION)
     name = quoted(schema)
     found: str = connection.execute(f"select prefix from {name}.outbox_meta").fetchone()[0]
     return found
@@ -84,11 +68,8 @@ def draw_prefix(connection: Any, schema: str) -> str:
     return drawn
 
 
-def _later(schema: str, version: int) -> str:
-    return (
-        f"the outbox in the schema {schema!r} has version {version}, of a later release; this one "
-        f"knows {VERSION}"
-    )
+def _what(schema: str) -> str:
+    return f"outbox in the schema {schema!r}"
 
 
 _VERSIONS = (

@@ -18,11 +18,14 @@ from interlock.outbox.postgres.driver import quoted
 from interlock.outbox.sqlite import schema as schemas
 from interlock.outbox.sqlite.lock import FileLock
 from interlock.outbox.sqlite.position import NOW, Position
+from interlock.outbox.transactions import ENDED
 
 __all__ = ["BUSY", "RelayConnection", "SQLiteDatabase", "connect"]
 
 BUSY = 30.0
 """Seconds that a connection waits for the right to write."""
+COMMIT, ROLLBACK = "commit -- of the worker", "rollback -- of the worker"
+"""With words of their own: a handler does not get them from the cache of checked statements."""
 LOOK = 0.004
 """Seconds after which the relay asks whether the file has changed: that reads shared memory."""
 
@@ -115,12 +118,15 @@ class SQLiteDatabase:
             except sqlite3.OperationalError as error:
                 raise self._explained(error) from error
             try:
-                yield
-                connection.execute("commit")
+                with _refused(connection):
+                    yield
+                with _ending(connection):
+                    connection.execute(COMMIT)
             except BaseException:
                 # Also if the commit failed: a cursor that the handler left open refuses it.
                 if connection.in_transaction:
-                    connection.execute("rollback")
+                    with _ending(connection):
+                        connection.execute(ROLLBACK)
                 raise
         finally:
             self._writer.release()
@@ -132,12 +138,16 @@ class SQLiteDatabase:
             await connection.execute("begin immediate")
         except sqlite3.OperationalError as error:
             raise self._explained(error) from error
+        own = connection._conn
         try:
-            yield
-            await connection.execute("commit")
+            with _refused(own):
+                yield
+            with _ending(own):
+                await connection.execute(COMMIT)
         except BaseException:
             if connection.in_transaction:
-                await connection.execute("rollback")
+                with _ending(own):
+                    await connection.execute(ROLLBACK)
             raise
 
     def is_usable(self, connection: Any) -> bool:
@@ -167,13 +177,45 @@ class SQLiteDatabase:
 class HandlerConnection(sqlite3.Connection):
     """A connection whose transaction the worker commits, not the handler."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.ends = False
+        """The worker is ending the transaction."""
+        self.was_refused = False
+        """The handler tried to end it by SQL, in this transaction."""
+        self.set_authorizer(self._authorize)
+
+    def _authorize(self, action: int, what: str | None, *_: object) -> int:
+        if action == sqlite3.SQLITE_TRANSACTION and what != "BEGIN" and not self.ends:
+            self.was_refused = True
+            return sqlite3.SQLITE_DENY
+        return sqlite3.SQLITE_OK
+
     def _refuse(self, *_: object) -> Any:
-        raise sqlite3.ProgrammingError(
-            "the transaction of a handler is committed when the handler returns: leave out "
-            "commit(), rollback(), executescript() and `with` on the connection"
-        )
+        raise sqlite3.ProgrammingError(ENDED)
 
     commit = rollback = executescript = __enter__ = __exit__ = _refuse
+
+
+@contextlib.contextmanager
+def _ending(connection: HandlerConnection) -> Iterator[None]:
+    connection.ends = True
+    try:
+        yield
+    finally:
+        connection.ends = False
+
+
+@contextlib.contextmanager
+def _refused(connection: HandlerConnection) -> Iterator[None]:
+    """Explain the words "not authorized"."""
+    connection.was_refused = False
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if connection.was_refused and "not authorized" in str(error):
+            raise sqlite3.ProgrammingError(ENDED) from error
+        raise
 
 
 class RelayConnection:
@@ -210,6 +252,22 @@ class RelayConnection:
         except sqlite3.OperationalError as error:
             if "locked" not in str(error):
                 raise
+
+    def is_left(self, id: int) -> bool:
+        """Return whether a row is there and not dead."""
+        query = f'select 1 from "{self.schema}_outbox" where id = ? and {SQLiteDatabase.live}'
+        return self.connection.execute(query, (id,)).fetchone() is not None
+
+    def set_dead(self, id: int, error: str) -> None:
+        """Make a row dead that cannot be put."""
+        self.connection.execute(f"pragma busy_timeout = {BUSY * 1000:.0f}")
+        try:
+            self.connection.execute(
+                f"update \"{self.schema}_outbox\" set state = 'dead', error = ? where id = ?",
+                (error, id),
+            )
+        finally:
+            self.connection.execute("pragma busy_timeout = 0")
 
     def position(self, window: int) -> Position:
         """Return a reader that begins at the oldest row."""

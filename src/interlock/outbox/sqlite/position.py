@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from interlock.outbox.gaps import Gaps
 from interlock.outbox.rows import StoredRow
 from interlock.outbox.sqlite.schema import ORDER
@@ -61,7 +59,7 @@ class Position:
         if self.is_full:
             return []
         found = connection.execute(self._read, (self._mark, min(limit, places))).fetchall()
-        rows = [_stored(*row) for row in found]
+        rows = [StoredRow(*row) for row in found]
         if rows:
             self._mark = self.gaps.mark = rows[-1].number
         self._given += len(rows)
@@ -74,13 +72,3 @@ class Position:
         # Those before it are not looked at again.
         self._oldest = self._mark if found is None else found[0] - 1
         return None if found is None else int(found[0])
-
-
-def _stored(
-    number: int, id: int, queue: str, payload: bytes, keys: bytes, shared: bytes,
-    delay: float | None, age: float, *rest: Any,
-) -> StoredRow:  # fmt: skip
-    unpack = msgspec.msgpack.decode
-    return StoredRow(
-        number, id, queue, payload, unpack(keys), unpack(shared), delay, max(age, 0.0), *rest
-    )

@@ -6,8 +6,9 @@ import secrets
 import sqlite3
 from typing import Any
 
+from interlock.outbox import versions
 from interlock.outbox.postgres.driver import quoted
-from interlock.outbox.postgres.schema import WrongVersion
+from interlock.outbox.versions import check_version
 
 __all__ = ["ORDER", "VERSION", "draw_prefix", "installed", "migrate", "prefix", "script"]
 
@@ -28,12 +29,7 @@ def statements(schema: str, since: int = 0) -> list[str]:
     Raises ValueError if the name is not a plain one.
     """
     quoted(schema)
-    found: list[str] = []
-    for number, texts in enumerate(_VERSIONS, start=1):
-        if number > since:
-            found += [text.replace("@", schema).strip() for text in texts]
-            found.append(f'update "{schema}_outbox_meta" set version = {number};')
-    return found
+    return versions.statements(_VERSIONS, schema, f'"{schema}_outbox_meta"', since)
 
 
 def script(schema: str, since: int = 0) -> str:
@@ -54,7 +50,7 @@ def migrate(connection: sqlite3.Connection, schema: str) -> tuple[int, int]:
     try:
         before = installed(connection, schema) or 0
         if before > VERSION:
-            raise WrongVersion(_wrong(schema, before))
+            check_version(_what(schema), before, VERSION)
         for text in statements(schema, before):
             connection.execute(text)
         if not before:
@@ -79,9 +75,7 @@ def installed(connection: Any, schema: str) -> int | None:
 
 def prefix(connection: Any, schema: str) -> str:
     """Return the prefix of the rows' dedup strings. Raises WrongVersion."""
-    version = installed(connection, schema)
-    if version != VERSION:
-        raise WrongVersion(_wrong(schema, version))
+    check_version(_what(schema), installed(connection, schema), VERSION)
     found: str = connection.execute(f'select prefix from "{schema}_outbox_meta"').fetchone()[0]
     return found
 
@@ -106,18 +100,8 @@ def _drawn() -> str:
     return secrets.token_hex(6)
 
 
-def _wrong(schema: str, version: int | None) -> str:
-    if version is None:
-        return f"the file has no tables {schema}_outbox; run `interlock outbox migrate`"
-    if version < VERSION:
-        return (
-            f"the table {schema}_outbox has version {version}, and this release needs {VERSION}; "
-            "run `interlock outbox migrate`"
-        )
-    return (
-        f"the table {schema}_outbox has version {version}, of a later release; this one knows "
-        f"{VERSION}"
-    )
+def _what(schema: str) -> str:
+    return f"table {schema}_outbox"
 
 
 _VERSIONS = (
