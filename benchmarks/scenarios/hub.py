@@ -151,6 +151,10 @@ ROWS = (
         "patterns", "1,000 patterns, a new topic each, pipeline 64", (10, 15), (15, 21),
         patterns=1000, pipeline=64,
     ),
+    *_throughput(
+        "patterns-ends", "– with the literal bytes at their end", (10, 15), (15, 21),
+        patterns=1000, pipeline=64, ends=1,
+    ),
     _IDLE,
     also(_IDLE, "topic", "– with a topic each", "subscribed", 2560, 1049),
     *_latency("latency-1", "10k/s to 1 subscriber", (1.1, 0.97), None, 10_000, 1),

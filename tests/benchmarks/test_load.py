@@ -41,8 +41,9 @@ def server() -> Iterator[Server]:
         {"publishers": 2, "pipeline": 8, "subscribers": 3},
         {"subscribers": 2, "window": 16},
         {"patterns": 10, "pipeline": 4},
+        {"patterns": 10, "ends": 1, "pipeline": 4},
     ],
-    ids=["nobody", "fan-out", "window", "patterns"],
+    ids=["nobody", "fan-out", "window", "patterns", "patterns' ends"],
 )
 def test_a_closed_load_receives_each_delivery_once_and_in_order(
     server: Server, options: dict[str, float]

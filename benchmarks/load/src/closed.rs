@@ -9,7 +9,7 @@ use crate::process;
 use crate::publisher::Publisher;
 use crate::report::{Faults, Line};
 use crate::subscriber::{Part, Subscriber};
-use crate::wire::{pattern_name, Deliveries, Requests, Topics};
+use crate::wire::{Deliveries, Requests, Topics};
 
 pub struct Load {
     poll: Poll,
@@ -66,11 +66,12 @@ impl Load {
         };
         let topics = match options.patterns {
             0 => Topics::One("load".into()),
+            patterns if options.ends => Topics::NewBefore(patterns),
             patterns => Topics::New(patterns),
         };
         let (word, names, count) = match options.patterns {
             0 => ("SUBSCRIBE", vec!["load".to_owned()], options.subscribers),
-            patterns => ("PSUBSCRIBE", (0..patterns).map(pattern_name).collect(), 1),
+            patterns => ("PSUBSCRIBE", (0..patterns).map(|one| topics.pattern(one)).collect(), 1),
         };
         for _ in 0..count {
             let stream = net::dial(options.port)?;

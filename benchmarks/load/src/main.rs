@@ -25,6 +25,7 @@
 //! | `pipeline` | 1 | requests sent at once; the next follow when all are answered |
 //! | `window` | 0 | messages not yet with every subscriber, at most; 0: any number |
 //! | `patterns` | 0 | patterns of one subscriber; each publish has a topic of its own, which one of them matches |
+//! | `ends` | 0 | topics have the literal bytes of the patterns at their end (1), not at their start |
 //! | `seconds` | 1 | how long is measured, behind `warm` |
 //! | `warm` | 0.1 | seconds of the same load before that |
 //! | `rate` | 10000 | messages a second |

@@ -14,6 +14,7 @@ pub struct Options {
     pub pipeline: usize,
     pub window: usize,
     pub patterns: usize,
+    pub ends: bool,
     pub seconds: Duration,
     pub warm: Duration,
     pub rate: u64,
@@ -44,6 +45,7 @@ impl Options {
             pipeline: 1,
             window: 0,
             patterns: 0,
+            ends: false,
             seconds: Duration::from_secs(1),
             warm: Duration::from_millis(100),
             rate: 10_000,
@@ -71,6 +73,7 @@ impl Options {
                 "pipeline" => options.pipeline = number(name, value)?,
                 "window" => options.window = number(name, value)?,
                 "patterns" => options.patterns = number(name, value)?,
+                "ends" => options.ends = number::<u8>(name, value)? != 0,
                 "seconds" => options.seconds = Duration::try_from_secs_f64(number(name, value)?)?,
                 "warm" => options.warm = Duration::try_from_secs_f64(number(name, value)?)?,
                 "rate" => options.rate = number(name, value)?,
@@ -101,8 +104,8 @@ impl Options {
         if options.window > 0 && options.subscribers == 0 {
             return Err("a window needs a subscriber".into());
         }
-        if options.patterns > 9999 {
-            return Err("at most 9999 patterns".into());
+        if options.patterns > 100_000 {
+            return Err("at most 100000 patterns".into());
         }
         Ok(options)
     }

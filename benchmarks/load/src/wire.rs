@@ -19,8 +19,10 @@ pub enum Topics {
     One(String),
     /// One message after another to each of this number in turn: `t0000`, `t0001` and so on.
     Turn(usize),
-    /// Each to a new topic, which matches one of this number of patterns: `p0007:000000042`.
+    /// Each to a new topic, which matches one of this number of patterns: `p00007:000000042`.
     New(usize),
+    /// The same with the literal bytes of the patterns at their end: `000000042:p00007`.
+    NewBefore(usize),
 }
 
 impl Topics {
@@ -30,7 +32,8 @@ impl Topics {
         match self {
             Topics::One(name) => name.clone(),
             Topics::Turn(_) => turn_name(rest),
-            Topics::New(_) => format!("p{rest:04}:{:09}", 0),
+            Topics::New(_) => format!("p{rest:05}:{:09}", 0),
+            Topics::NewBefore(_) => format!("{:09}:p{rest:05}", 0),
         }
     }
 
@@ -38,17 +41,30 @@ impl Topics {
     fn count(&self) -> usize {
         match self {
             Topics::One(_) => 1,
-            Topics::Turn(count) | Topics::New(count) => *count,
+            Topics::Turn(count) | Topics::New(count) | Topics::NewBefore(count) => *count,
+        }
+    }
+
+    /// The pattern that topics with this rest match.
+    pub fn pattern(&self, rest: usize) -> String {
+        match self {
+            Topics::NewBefore(_) => format!("*:p{rest:05}"),
+            _ => format!("p{rest:05}:*"),
+        }
+    }
+
+    /// Bytes from the start of a new topic's digits to the topic's end; `None` if topics are not new.
+    fn digits(&self) -> Option<usize> {
+        match self {
+            Topics::New(_) => Some(DIGITS),
+            Topics::NewBefore(_) => Some(DIGITS + ":p00007".len()),
+            _ => None,
         }
     }
 }
 
 pub fn turn_name(index: usize) -> String {
     format!("t{index:04}")
-}
-
-pub fn pattern_name(index: usize) -> String {
-    format!("p{index:04}:*")
 }
 
 /// Requests or deliveries ready made, one for each name, all of one length.
@@ -62,9 +78,9 @@ impl Table {
     fn new(topics: &Topics, made: impl Fn(usize, &str) -> Vec<u8>) -> Self {
         let each: Vec<_> = (0..topics.count()).map(|rest| made(rest, &topics.name(rest))).collect();
         // A topic's end is followed by the end of its line, and by the payload's length.
-        let behind_topic = b"\r\n$64\r\n".len() + DIGITS;
-        let at = each[0].len() - behind_topic;
-        Table { each, digits: matches!(topics, Topics::New(_)).then_some(at) }
+        let behind_topic = b"\r\n$64\r\n".len();
+        let digits = topics.digits().map(|from_end| each[0].len() - behind_topic - from_end);
+        Table { each, digits }
     }
 
     fn of(&self, number: u64) -> &[u8] {
@@ -142,9 +158,9 @@ impl Deliveries {
 
 fn head(topics: &Topics, rest: usize, topic: &str) -> Vec<u8> {
     let mut out = match topics {
-        Topics::New(_) => {
+        Topics::New(_) | Topics::NewBefore(_) => {
             let mut out = b"*4\r\n$8\r\npmessage\r\n".to_vec();
-            bulk(&mut out, pattern_name(rest).as_bytes());
+            bulk(&mut out, topics.pattern(rest).as_bytes());
             out
         }
         _ => b"*3\r\n$7\r\nmessage\r\n".to_vec(),
@@ -219,7 +235,7 @@ mod tests {
     fn a_request_has_the_topic_and_64_bytes() {
         let mut out = Vec::new();
         Requests::new(Topics::New(1_000)).push(&mut out, STAMPED);
-        assert!(out.starts_with(b"*3\r\n$7\r\nPUBLISH\r\n$15\r\np0234:000001234\r\n$64\r\n\x03"));
+        assert!(out.starts_with(b"*3\r\n$7\r\nPUBLISH\r\n$16\r\np00234:000001234\r\n$64\r\n\x03"));
         assert_eq!(Stamp::read(&out[out.len() - PAYLOAD - 2..]), STAMPED);
     }
 
@@ -227,10 +243,14 @@ mod tests {
     fn a_delivery_is_known_only_if_every_byte_is_right() {
         let one = "*3\r\n$7\r\nmessage\r\n$4\r\nload\r\n$64\r\n";
         let turn = "*3\r\n$7\r\nmessage\r\n$5\r\nt0018\r\n$64\r\n";
-        let new = "*4\r\n$8\r\npmessage\r\n$7\r\np0234:*\r\n$15\r\np0234:000001234\r\n$64\r\n";
-        for (topics, text) in
-            [(Topics::One("load".into()), one), (Topics::Turn(64), turn), (Topics::New(1_000), new)]
-        {
+        let new = "*4\r\n$8\r\npmessage\r\n$8\r\np00234:*\r\n$16\r\np00234:000001234\r\n$64\r\n";
+        let before = "*4\r\n$8\r\npmessage\r\n$8\r\n*:p00234\r\n$16\r\n000001234:p00234\r\n$64\r\n";
+        for (topics, text) in [
+            (Topics::One("load".into()), one),
+            (Topics::Turn(64), turn),
+            (Topics::New(1_000), new),
+            (Topics::NewBefore(1_000), before),
+        ] {
             let deliveries = Deliveries::new(topics.clone());
             let frame = delivery(text);
             let start = text.len();

@@ -70,19 +70,43 @@ pub fn literal_prefix(pattern: &[u8]) -> usize {
     pattern.iter().position(|byte| b"*?[\\".contains(byte)).unwrap_or(pattern.len())
 }
 
+/// Returns the runs of bytes that a text must contain to match `pattern`, in order. The last one is empty unless
+/// the text must end with it.
+pub fn literal_runs(pattern: &[u8]) -> Vec<Vec<u8>> {
+    let (mut runs, mut p) = (vec![Vec::new()], 0);
+    while p < pattern.len() {
+        let (literal, next) = match pattern[p] {
+            b'*' | b'?' => (None, p + 1),
+            b'[' => (None, class(pattern, p + 1, 0).1),
+            b'\\' if p + 1 < pattern.len() => (Some(pattern[p + 1]), p + 2),
+            byte => (Some(byte), p + 1),
+        };
+        p = next;
+        match (literal, runs.last_mut()) {
+            (Some(byte), Some(last)) => last.push(byte),
+            (None, Some(last)) if last.is_empty() => {}
+            _ => runs.push(Vec::new()),
+        }
+    }
+    runs
+}
+
 /// Returns the position after the element at `p` if the element matches `byte`.
 fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     match pattern[p] {
         b'?' => Some(p + 1),
-        b'[' => class(pattern, p + 1, byte),
+        b'[' => {
+            let (matches, next) = class(pattern, p + 1, byte);
+            matches.then_some(next)
+        }
         b'\\' if p + 1 < pattern.len() => (pattern[p + 1] == byte).then_some(p + 2),
         literal => (literal == byte).then_some(p + 1),
     }
 }
 
-/// Matches a class and returns the position after it. A class without a closing bracket ends with
+/// Returns whether a class matches, and the position after it. A class without a closing bracket ends with
 /// the pattern.
-fn class(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
+fn class(pattern: &[u8], mut p: usize, byte: u8) -> (bool, usize) {
     let negated = pattern.get(p) == Some(&b'^');
     p += usize::from(negated);
     let mut found = false;
@@ -109,7 +133,7 @@ fn class(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
             }
         }
     }
-    (found != negated).then_some(p)
+    (found != negated, p)
 }
 
 #[cfg(test)]
@@ -165,6 +189,25 @@ mod tests {
             );
         }
         assert!(matched > 1000, "{matched}");
+    }
+
+    #[test]
+    fn literal_runs_are_what_every_matching_text_contains() {
+        for (pattern, expected) in [
+            ("", &[""][..]),
+            ("ab", &["ab"]),
+            ("*:42", &[":42"]),
+            ("a*", &["a", ""]),
+            ("?x*", &["x", ""]),
+            ("a[b]]c\\*d", &["a", "]c*d"]),
+            ("*ab?cd**", &["ab", "cd", ""]),
+            ("a\\", &["a\\"]),
+            ("a[b", &["a", ""]),
+        ] {
+            let found = literal_runs(pattern.as_bytes());
+            let expected: Vec<Vec<u8>> = expected.iter().map(|run| run.as_bytes().into()).collect();
+            assert_eq!(found, expected, "{pattern}");
+        }
     }
 
     #[test]

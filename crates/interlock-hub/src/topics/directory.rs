@@ -4,7 +4,6 @@
 //! publish is answered with a number and visits those workers alone. Only a worker knows which of
 //! its connections they are, without a lock. There is no cache of topics to invalidate.
 
-use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use hashbrown::HashMap;
 use parking_lot::RwLock;
 use std::hash::RandomState;
 
-use crate::glob;
+use crate::topics::patterns::Patterns;
 
 /// A topic's or pattern's name, one copy for all who are subscribed to it on one worker.
 pub type Name = Arc<[u8]>;
@@ -41,27 +40,16 @@ pub struct Directory {
     hasher: RandomState,
     topics: [RwLock<Names<Interest>>; STRIPES],
     shards: [RwLock<Names<Interest>>; STRIPES],
-    patterns: RwLock<Patterns>,
+    patterns: RwLock<Patterns<Interest>>,
     /// Spares most publishes the lock.
     pattern_count: AtomicUsize,
-}
-
-/// Patterns by the literal bytes they begin with: a topic is compared with those alone whose
-/// beginning it shares.
-#[derive(Default)]
-struct Patterns {
-    by_prefix: HashMap<Box<[u8]>, Vec<(Name, Interest)>, RandomState>,
-    /// The place of each among those of its prefix: thousands may begin alike.
-    places: Names<usize>,
-    /// The number of prefixes of each length.
-    lengths: BTreeMap<usize, usize>,
 }
 
 /// Bytes that a subscription takes, about, wherever its name is kept.
 pub fn weight(kind: SubscriptionKind, name: &[u8]) -> usize {
     match kind {
-        // Its literal beginning is kept once more.
-        SubscriptionKind::Pattern => OF_A_PATTERN + name.len() + glob::literal_prefix(name),
+        // The literal bytes by which it is found are kept once more.
+        SubscriptionKind::Pattern => OF_A_PATTERN + 2 * name.len(),
         _ => OF_A_TOPIC + name.len(),
     }
 }
@@ -78,7 +66,9 @@ impl Directory {
         };
         match kind {
             SubscriptionKind::Pattern => {
-                self.patterns.write().join(name, &self.pattern_count, join)
+                let mut patterns = self.patterns.write();
+                join(patterns.entry(name));
+                self.pattern_count.store(patterns.len(), Ordering::Relaxed);
             }
             _ => join(self.stripe(kind, name).write().entry(name.clone()).or_default()),
         }
@@ -94,7 +84,12 @@ impl Directory {
             interest.receivers == 0
         };
         if kind == SubscriptionKind::Pattern {
-            return self.patterns.write().leave(name, &self.pattern_count, leave);
+            let mut patterns = self.patterns.write();
+            if patterns.get_mut(name).is_some_and(leave) {
+                patterns.remove(name);
+                self.pattern_count.store(patterns.len(), Ordering::Relaxed);
+            }
+            return;
         }
         let mut names = self.stripe(kind, name).write();
         if let EntryRef::Occupied(mut entry) = names.entry_ref(name) {
@@ -114,17 +109,7 @@ impl Directory {
         if self.pattern_count.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let patterns = self.patterns.read();
-        for &length in patterns.lengths.keys().take_while(|&&length| length <= topic.len()) {
-            let Some(bucket) = patterns.by_prefix.get(&topic[..length]) else { continue };
-            for (pattern, interest) in bucket {
-                if glob::matches(&pattern[length..], &topic[length..])
-                    || (length == topic.len() && glob::matches(pattern, topic))
-                {
-                    each(pattern, *interest);
-                }
-            }
-        }
+        self.patterns.read().matching(topic, |pattern, interest| each(pattern, *interest));
     }
 
     pub fn pattern_count(&self) -> usize {
@@ -152,7 +137,7 @@ impl Directory {
             SubscriptionKind::Pattern if stripe > 0 => Vec::new(),
             SubscriptionKind::Pattern => {
                 let patterns = self.patterns.read();
-                patterns.by_prefix.values().flatten().map(|(name, it)| of((name, it))).collect()
+                patterns.all().map(of).collect()
             }
             SubscriptionKind::Shard => self.shards[stripe].read().iter().map(of).collect(),
             SubscriptionKind::Topic | SubscriptionKind::Trace => {
@@ -164,56 +149,6 @@ impl Directory {
     fn stripe(&self, kind: SubscriptionKind, name: &[u8]) -> &RwLock<Names<Interest>> {
         let stripes = if kind == SubscriptionKind::Shard { &self.shards } else { &self.topics };
         &stripes[(self.hasher.hash_one(name) >> 32) as usize % STRIPES]
-    }
-}
-
-impl Patterns {
-    fn join(&mut self, name: &Name, count: &AtomicUsize, join: impl FnOnce(&mut Interest)) {
-        let prefix = &name[..glob::literal_prefix(name)];
-        let bucket = match self.by_prefix.entry_ref(prefix) {
-            EntryRef::Occupied(entry) => entry.into_mut(),
-            EntryRef::Vacant(entry) => {
-                *self.lengths.entry(prefix.len()).or_default() += 1;
-                entry.insert(Vec::new())
-            }
-        };
-        if let Some(&at) = self.places.get(name) {
-            return join(&mut bucket[at].1);
-        }
-        let mut interest = Interest::default();
-        join(&mut interest);
-        self.places.insert(name.clone(), bucket.len());
-        bucket.push((name.clone(), interest));
-        count.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn leave(
-        &mut self,
-        name: &[u8],
-        count: &AtomicUsize,
-        leave: impl FnOnce(&mut Interest) -> bool,
-    ) {
-        let prefix = &name[..glob::literal_prefix(name)];
-        let EntryRef::Occupied(mut entry) = self.by_prefix.entry_ref(prefix) else { return };
-        let bucket = entry.get_mut();
-        let Some(&at) = self.places.get(name) else { return };
-        if !leave(&mut bucket[at].1) {
-            return;
-        }
-        self.places.remove(name);
-        bucket.swap_remove(at);
-        if let Some((moved, _)) = bucket.get(at) {
-            *self.places.get_mut(moved).expect("each pattern has its place") = at;
-        }
-        count.fetch_sub(1, Ordering::Relaxed);
-        if bucket.is_empty() {
-            entry.remove();
-            let left = self.lengths.get_mut(&prefix.len()).expect("it was counted");
-            *left -= 1;
-            if *left == 0 {
-                self.lengths.remove(&prefix.len());
-            }
-        }
     }
 }
 
@@ -261,35 +196,6 @@ pub const STRIPES: usize = 16;
 #[cfg(test)]
 mod tests {
     use crate::topics::directory::*;
-
-    #[test]
-    fn the_pattern_index_finds_what_comparing_each_pattern_would() {
-        let mut random = fastrand::Rng::with_seed(7);
-        let directory = Directory::default();
-        let mut all: Vec<Name> = Vec::new();
-        for round in 0..4_000 {
-            let mut string = |from: &[u8], most: usize| -> Vec<u8> {
-                (0..random.usize(0..=most)).map(|_| from[random.usize(0..from.len())]).collect()
-            };
-            let (pattern, topic) = (string(b"aab*?[]\\", 5), string(b"ab*", 5));
-            let leaves = round % 3 == 0 && !all.is_empty();
-            if leaves {
-                let name = all.swap_remove(round % all.len());
-                directory.leave(SubscriptionKind::Pattern, &name, 1, true);
-            } else if !all.iter().any(|name| **name == *pattern) {
-                all.push(Name::from(pattern));
-                directory.join(SubscriptionKind::Pattern, all.last().unwrap(), 1);
-            }
-            let mut found: Vec<Vec<u8>> = Vec::new();
-            directory.matching(&topic, |name, _| found.push(name.to_vec()));
-            let naive = all.iter().filter(|name| glob::matches(name, &topic));
-            let mut expected: Vec<Vec<u8>> = naive.map(|name| name.to_vec()).collect();
-            found.sort();
-            expected.sort();
-            assert_eq!(found, expected, "topic {topic:?}");
-            assert_eq!(directory.pattern_count(), all.len());
-        }
-    }
 
     #[test]
     fn a_topic_is_known_as_long_as_someone_on_some_worker_receives_it() {

@@ -4,6 +4,7 @@
 //!
 //! | module | responsibility |
 //! |---|---|
+//! | [`patterns`] | patterns by the literal bytes that a topic must have to match them |
 //! | [`directory`] | subscriptions: counts for all workers, connections for each |
 //! | [`chunk`] | messages that one worker published in one turn |
 //! | [`survey`] | a question to all workers: who is subscribed |
@@ -11,5 +12,6 @@
 
 pub mod chunk;
 pub mod directory;
+pub mod patterns;
 pub mod relays;
 pub mod survey;
