@@ -17,13 +17,27 @@ import psycopg
 from interlock.app import App
 from interlock.outbox import Outbox
 from interlock.retry import Retry
-from tests.outbox.storm import BACKLOG, KEYS
+from tests.outbox.storm import BACKLOG, KEYS, mixed
+
+USUAL = {
+    "serializable": 0.2,
+    "prepared": 0.05,
+    "savepoint": 0.1,
+    "savepoint rolled back": 0.2,
+    "failing trigger": 0.1,
+    "number drawn early": 0.1,
+    "send before the lock": 0.5,
+    "rollback": 0.1,
+}
+"""The probability of what a transaction does."""
+CHANCES = mixed(USUAL)
 
 TABLES = f"""
 create table counter (k int primary key, n bigint not null default 0);
 insert into counter (k) select generate_series(0, {KEYS - 1});
 create table sent (call bigint not null, k int not null, n bigint not null, ordered boolean);
 create table effect (at bigint generated always as identity, call bigint not null, k int not null);
+create table kind (name text not null);
 create table checked (passes boolean);
 create function check_it() returns trigger language plpgsql as $$
 begin
@@ -93,31 +107,38 @@ class Transaction:
         self.immediate = False
         """Numbers are drawn by each statement that sends."""
         self.ordered = True
+        self.found: set[str] = set()
+        """What it has done of ``USUAL``."""
 
-    def happens(self, probability: float) -> bool:
-        return self.chance.random() < probability
+    def happens(self, name: str) -> bool:
+        found = self.chance.random() < CHANCES[name]
+        if found:
+            self.found.add(name)
+        return found
 
     def run(self) -> None:
         db = self.db
-        prepared = self.happens(0.05)
-        if self.happens(0.2):
+        prepared = self.happens("prepared")
+        if self.happens("serializable"):
             db.execute("set transaction isolation level serializable")
         if prepared:
             db.execute("set local interlock.notify = off")
         for _ in range(self.chance.choice([1, 1, 1, 2])):
-            if self.happens(0.2):
+            if self.happens("savepoint rolled back"):
                 self.send_rolled_back()
-            if self.happens(0.1):
-                # A savepoint that is kept.
+            if self.happens("savepoint"):
                 with db.transaction():
                     self.send()
             else:
                 self.send()
-        if self.happens(0.1):
+        if self.happens("savepoint rolled back"):
             self.send_rolled_back()
-        if self.happens(0.1):
-            db.execute("insert into checked values (%s)", (self.happens(0.5),))
-        if self.happens(0.1):
+        if self.happens("failing trigger"):
+            db.execute("insert into checked values (%s)", (self.chance.random() < 0.5,))
+        rolled_back = self.happens("rollback")
+        query = "insert into kind select unnest(%s::text[])"
+        db.execute(query, (["transaction", *sorted(self.found)],))
+        if rolled_back:
             db.rollback()
         elif prepared:
             # The storm's own connection commits it.
@@ -131,9 +152,9 @@ class Transaction:
         number = self.chance.choice([1, 1, 1, 3])
         keys = sorted(self.chance.sample(range(KEYS), self.chance.choice([1, 1, 2, 3])))
         calls = [self.chance.getrandbits(62) for _ in range(number)]
-        early = self.happens(0.5)
+        early = self.happens("send before the lock")
         if early:
-            if self.happens(0.05):
+            if self.happens("number drawn early"):
                 self.draw_number()
             self.put(calls, keys)
             if self.immediate:
@@ -143,7 +164,7 @@ class Transaction:
             self.count(calls, k)
         if not early:
             self.put(calls, keys)
-        if self.happens(0.1):
+        if self.happens("number drawn early"):
             self.draw_number()
 
     def put(self, calls: Sequence[int], keys: list[int]) -> None:
@@ -162,7 +183,7 @@ class Transaction:
 
     def draw_number(self) -> None:
         self.db.execute("set constraints all immediate")
-        self.immediate = self.happens(0.5)
+        self.immediate = self.chance.random() < 0.5
         if not self.immediate:
             self.db.execute("set constraints all deferred")
 
@@ -171,6 +192,6 @@ class Transaction:
         immediate = self.immediate
         with self.db.transaction(force_rollback=True):
             self.put([-self.chance.getrandbits(62)], [self.chance.randrange(KEYS)])
-            if self.happens(0.3):
+            if self.chance.random() < 0.3:
                 self.draw_number()
         self.immediate = immediate

@@ -44,6 +44,16 @@ FAULTS = {
         ) x where before > at""",
 }
 
+MIX = os.environ.get("INTERLOCK_OUTBOX_MIX", "")
+"""What happens more or less often: ``relay=40,serializable=1``."""
+
+
+def mixed(usual: dict[str, float]) -> dict[str, float]:
+    """Return weights or probabilities, changed by ``MIX``."""
+    given = dict(part.split("=") for part in MIX.split(",") if part)
+    return {name: float(given.get(name, value)) for name, value in usual.items()}
+
+
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
     ["__main__", "tests.outbox.bank", "interlock.cli.worker", "interlock.worker"]
@@ -98,14 +108,14 @@ class Storm:
         scheme = "redis" if engine is memory_redis else "interlock"
         self.url = f"{scheme}://127.0.0.1:{self._port}"
         self._environment = {**environment, "INTERLOCK_URL": self.url}
-        self.kinds: dict[str, tuple[int, Callable[[], None]]] = {
+        self.kinds: dict[str, tuple[float, Callable[[], None]]] = {
             "producer": (70, lambda: self.replace("producer")),
             "worker": (10, lambda: self.replace("worker")),
             "relay": (8, self.replace_relay),
             "engine": (3, self.restart_engine),
             "freeze": (3, self.freeze),
         }
-        """The weight of each kind of failure."""
+        """The usual weight of each kind of failure."""
         self.failures: Counter[str] = Counter()
         self.processes: list[tuple[str, BaseProcess]] = []
         self._frozen: list[tuple[float, BaseProcess]] = []
@@ -201,13 +211,14 @@ class Storm:
         """Kill processes; until the number is reached, or the time has passed."""
         for role in ["producer"] * 4 + ["worker"] * 3:
             self.spawn(role)
-        names = list(self.kinds)
-        weights = [weight for weight, _ in self.kinds.values()]
+        weights = mixed({name: weight for name, (weight, _) in self.kinds.items()})
         end = time.monotonic() + seconds
         while self.kills < kills and time.monotonic() < end:
             self.await_effects()
             # Not only one at a time.
-            for name in self.chance.choices(names, weights, k=self.chance.randint(1, 24)):
+            for name in self.chance.choices(
+                list(weights), list(weights.values()), k=self.chance.randint(1, 24)
+            ):
                 self.kinds[name][1]()
                 self.tend()
                 time.sleep(self.chance.random() * 0.05)

@@ -107,6 +107,11 @@ class PostgresStorm(Storm):
             causes[", ".join([name, *sorted(roots)])] += 1
         return f"the oldest: {dict(causes)}"
 
+    def audit(self) -> None:
+        kinds = self.ask("select name, count(*) from kind group by name order by name")
+        print(f"committed: {dict(kinds)}")
+        super().audit()
+
     def end(self) -> None:
         super().end()
         self.database.close()
