@@ -108,7 +108,7 @@ class Transaction:
         """Numbers are drawn by each statement that sends."""
         self.ordered = True
         self.found: set[str] = set()
-        """What it has done of ``USUAL``."""
+        """Names in ``USUAL``, of what it has done."""
 
     def happens(self, name: str) -> bool:
         found = self.chance.random() < CHANCES[name]

@@ -45,7 +45,7 @@ FAULTS = {
 }
 
 MIX = os.environ.get("INTERLOCK_OUTBOX_MIX", "")
-"""What happens more or less often: ``relay=40,serializable=1``."""
+"""Weights and probabilities that differ from the usual ones: ``relay=40,serializable=1``."""
 
 
 def mixed(usual: dict[str, float]) -> dict[str, float]:

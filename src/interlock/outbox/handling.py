@@ -148,14 +148,13 @@ class RowInvocation(Invoked):
 
     def _delete(self) -> Statement:
         assert self._row is not None
-        return f"delete from {self._table} where id = {{}} returning id", (self._row.id,)
+        where, values = self._outbox.database.find(self._row)
+        return f"delete from {self._table} where {where} returning id", values
 
     def _held(self) -> Statement:
         assert self._row is not None
-        return (
-            f"select id from {self._table} where id = {{}} and state = 'held'",
-            (self._row.id,),
-        )
+        where, values = self._outbox.database.find(self._row)
+        return f"select id from {self._table} where {where} and state = 'held'", values
 
     def _outcome(self, error: Exception) -> Statement | None:
         """Return the statement that writes the outcome of a failed handler to the row; None: there
@@ -177,11 +176,12 @@ class RowInvocation(Invoked):
             state = "dead" if self.retry.then == "dead" else "held"
         # PostgreSQL's text has no NUL.
         text = kept(found.whole, MAX_ERROR).replace("\0", "\u2400")
+        where, values = self._outbox.database.find(row)
         return (
             f"update {self._table} set "
             f"attempts = {self._outbox.database.greatest}(attempts, {{}}), error = {{}}, "
-            "state = {} where id = {} returning id",
-            (lease.attempt, text, state, row.id),
+            f"state = {{}} where {where} returning id",
+            (lease.attempt, text, state, *values),
         )
 
     # -- Outcomes ---------------------------------------------------------------------------------
@@ -189,7 +189,8 @@ class RowInvocation(Invoked):
     def _log_handled_before(self) -> None:
         lease = self._lease
         _log.info(
-            "message %d (%s) in queue %r was handled before; its row is gone",
+            "message %d (%s) in queue %r has no row: it was handled before, or put before a "
+            "failover",
             lease.id, lease.task, lease.queue, extra=details(lease),
         )  # fmt: skip
 

@@ -14,12 +14,15 @@ from interlock.client.wire import messages as wire
 from interlock.retry import Retry
 from interlock.runtime.limits import MAX_PAYLOAD
 
-__all__ = ["COLUMNS", "LONGEST_CALL", "Reference", "StoredRow", "dedup", "options_text"]
+__all__ = ["COLUMNS", "LONGEST_CALL", "SENT", "Reference", "StoredRow", "dedup", "options_text"]
 
+SENT = "(extract(epoch from created) * 1000000)::bigint"
+"""The time of the send that a ``Reference`` has."""
 COLUMNS = (
     "c.number, o.id, queue, payload, keys, shared, "
     "least(delay, delay - extract(epoch from clock_timestamp() - c.at)::float8), "
-    "extract(epoch from clock_timestamp() - created)::float8, options, attempts, state"
+    "extract(epoch from clock_timestamp() - created)::float8, options, attempts, state, "
+    f"{SENT}"
 )
 """The columns of a ``StoredRow``, in order, of the tables outbox o and outbox_commits c."""
 
@@ -37,17 +40,22 @@ class Reference(NamedTuple):
     """Seconds between the send and the put."""
     held: bool
     """The row was held when it was put."""
+    sent: int
+    """Microseconds from 1970 to the send. A database that was restored may use the id again."""
+    timeline: str
+    """Timeline of the server that the relay read; empty: unknown."""
 
     @property
     def text(self) -> str:
         """The value of the header."""
-        return f"{self.id} {self.attempts} {self.age:.6f} {int(self.held)}"
+        held = int(self.held)
+        return f"{self.id} {self.attempts} {self.age:.6f} {held} {self.sent} {self.timeline}"
 
     @classmethod
     def parse(cls, text: str) -> Reference:
         """Return it from the header's value. Raises ValueError."""
-        id, attempts, age, held = text.split(" ")
-        return cls(int(id), int(attempts), float(age), held == "1")
+        id, attempts, age, held, sent, timeline = text.split(" ")
+        return cls(int(id), int(attempts), float(age), held == "1", int(sent), timeline)
 
 
 class StoredRow(NamedTuple):
@@ -68,16 +76,22 @@ class StoredRow(NamedTuple):
     options: str
     attempts: int
     state: str | None
+    sent: int
+    """See ``Reference``."""
 
     def message(self, prefix: str) -> wire.Message:
         """Return the put of this row.
+
+        Args:
+            prefix: of the dedup strings, and a timeline behind a dot.
 
         Raises PayloadError if the payload is not a call of a task, UnknownVersion if a newer sender
         wrote it, and other errors if no send wrote the row.
         """
         sent = envelope.read(bytes(self.payload))
         held = self.state == "held"
-        row = Reference(self.id, self.attempts, max(self.age, 0.0), held)
+        timeline = prefix.partition(".")[2]
+        row = Reference(self.id, self.attempts, max(self.age, 0.0), held, self.sent, timeline)
         sent.headers = {**sent.headers, ROW: row.text}
         options = json.loads(self.options)
         retry = options.pop("retry", None)

@@ -48,14 +48,17 @@ class Server:
             # It refuses to run as root.
             shutil.chown(folder, "postgres", "postgres")
             self._who = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]
-        make: list[str | Path] = [self._programs / "initdb", "-D", folder / "data", "-U", "bank"]
         made = subprocess.run(
-            [*self._who, *make, "--auth", "trust", "--no-sync"],
+            [*self._who, *self._make()],
             capture_output=True, text=True, cwd=folder, timeout=PATIENCE,
         )  # fmt: skip
         assert made.returncode == 0, made.stderr
         self.start()
         return self
+
+    def _make(self) -> list[str | Path]:
+        make: list[str | Path] = [self._programs / "initdb", "-D", self._folder / "data"]
+        return [*make, "-U", "bank", "--auth", "trust", "--no-sync"]
 
     def start(self) -> None:
         folder, port = self._folder, self._port
@@ -89,6 +92,18 @@ class Server:
             self._end(signal.SIGINT)
         finally:
             self._temporary.cleanup()
+
+
+class Standby(Server):
+    """A standby that follows another server, without the other one's waiting for it."""
+
+    def __init__(self, primary: Server, *flags: str) -> None:
+        super().__init__(*flags)
+        self._primary = primary
+
+    def _make(self) -> list[str | Path]:
+        copy: list[str | Path] = [self._programs / "pg_basebackup", "-D", self._folder / "data"]
+        return [*copy, "-d", self._primary.url, "-R", "-c", "fast", "--no-sync"]
 
 
 def found() -> Path:

@@ -11,6 +11,7 @@ from interlock.client.transport.thread_link import readable
 from interlock.outbox.postgres import schema as schemas
 from interlock.outbox.postgres.driver import CONNECT_TIMEOUT, connect, database_url, psycopg, quoted
 from interlock.outbox.postgres.position import Position
+from interlock.outbox.rows import SENT, Reference
 from interlock.outbox.transactions import ENDED
 
 __all__ = ["LOCK", "Database", "RelayConnection"]
@@ -74,6 +75,14 @@ class Database:
         """The errors of the database."""
         found: tuple[type[Exception], ...] = (psycopg().Error,)
         return found
+
+    def find(self, row: Reference) -> tuple[str, tuple[Any, ...]]:
+        """Return the condition that finds the row of a message, and its values."""
+        # Not what was put before a failover: the relay has put the rows again, in their order.
+        same, values = f"id = {{}} and {SENT} = {{}}", (row.id, row.sent)
+        if row.timeline:
+            return f"{same} and {schemas.TIMELINE} = {{}}", (*values, row.timeline)
+        return same, values
 
     def note(self, error: BaseException) -> None:
         """Add to a failed send what its user can do."""
@@ -143,8 +152,9 @@ class RelayConnection:
         self.connection = connect(url, RELAY)
 
     def prefix(self) -> str:
-        """Return the prefix of the rows' dedup strings. Raises WrongVersion."""
-        return schemas.prefix(self.connection, self.schema)
+        """Return the prefix of the rows' dedup strings, and the timeline behind a dot. Raises
+        WrongVersion."""
+        return schemas.prefix_on_timeline(self.connection, self.schema)
 
     def lock(self) -> bool:
         """Try to get the lock, for the life of this connection; then listen."""

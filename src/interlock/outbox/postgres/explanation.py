@@ -65,7 +65,7 @@ def explain(
 
     Raises WrongVersion, what psycopg raises, and InterlockError of the engine.
     """
-    prefix = schemas.prefix(connection, schema)
+    schemas.prefix(connection, schema)
     table = f"{quoted(schema)}.outbox"
     row = connection.execute(
         "select o.number, o.queue, o.task, o.keys || o.shared, o.attempts, coalesce(o.error, ''), "
@@ -104,6 +104,7 @@ def explain(
         found = None
         reason += "; name the engine to see what it waits for there"
     else:
+        prefix = schemas.prefix_on_timeline(connection, schema)
         found = _message(operator, queue, keys, dedup(prefix, number, id).encode())
         reason += (
             f" as message {found.id} of queue {queue!r}, {found.state}" if found is not None

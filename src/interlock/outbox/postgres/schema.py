@@ -6,12 +6,15 @@ import secrets
 from typing import Any
 
 from interlock.outbox import versions
-from interlock.outbox.postgres.driver import quoted
+from interlock.outbox.postgres.driver import psycopg, quoted
 from interlock.outbox.versions import check_version
 
-__all__ = ["VERSION", "installed", "migrate", "prefix", "statements"]
+__all__ = [
+    "TIMELINE", "VERSION", "installed", "migrate", "prefix", "prefix_on_timeline", "statements",
+]  # fmt: skip
 
 VERSION = 2
+TIMELINE = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
 
 
 def statements(schema: str, since: int = 0) -> list[str]:
@@ -59,6 +62,21 @@ def prefix(connection: Any, schema: str) -> str:
     name = quoted(schema)
     found: str = connection.execute(f"select prefix from {name}.outbox_meta").fetchone()[0]
     return found
+
+
+def prefix_on_timeline(connection: Any, schema: str) -> str:
+    """Return the prefix and the timeline of the server, with a dot between them.
+
+    A server begins a new timeline when it was a standby and becomes the primary, and after recovery
+    to a point in time: the last transactions may be lost.
+    """
+    found, errors = prefix(connection, schema), psycopg().errors
+    try:
+        with connection.transaction():
+            return f"{found}.{connection.execute(f'select {TIMELINE}').fetchone()[0]}"
+    except (errors.FeatureNotSupported, errors.InsufficientPrivilege, errors.UndefinedFunction):
+        # A service with a storage of its own.
+        return f"{found}."
 
 
 def draw_prefix(connection: Any, schema: str) -> str:

@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 
 from interlock.outbox.postgres.driver import quoted
+from interlock.outbox.rows import Reference
 from interlock.outbox.sqlite import schema as schemas
 from interlock.outbox.sqlite.lock import FileLock
-from interlock.outbox.sqlite.position import NOW, Position
+from interlock.outbox.sqlite.position import NOW, SENT, Position
 from interlock.outbox.transactions import ENDED
 
 __all__ = ["BUSY", "RelayConnection", "SQLiteDatabase", "connect"]
@@ -75,6 +76,10 @@ class SQLiteDatabase:
     def relay_connection(self) -> RelayConnection:
         """Return a new connection for the relay."""
         return RelayConnection(self.path, self.schema)
+
+    def find(self, row: Reference) -> tuple[str, tuple[Any, ...]]:
+        """Return the condition that finds the row of a message, and its values."""
+        return f"id = {{}} and {SENT} = {{}}", (row.id, row.sent)
 
     def note(self, error: BaseException) -> None:
         """Add to a failed send what its user can do."""

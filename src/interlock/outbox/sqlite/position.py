@@ -11,6 +11,8 @@ from interlock.outbox.sqlite.schema import ORDER
 __all__ = ["Position"]
 
 NOW = "((julianday('now') - 2440587.5) * 86400.0)"
+SENT = "cast(created * 1000000 as integer)"
+"""The time of the send that a ``Reference`` has."""
 
 
 class Position:
@@ -34,7 +36,7 @@ class Position:
         self._read = (
             f"select {ORDER}, id, queue, payload, keys, shared, "
             f"min(delay, created + delay - {NOW}), {NOW} - created, "
-            f"options, attempts, state from {table} "
+            f"options, attempts, state, {SENT} from {table} "
             f"where {ORDER} > ? and {live} order by {ORDER} limit ?"
         )
         self._oldest = 0
