@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from interlock.app import App
 from interlock.outbox import Outbox
+from tests.outbox.conftest import Side
 from tests.worker.workers import wait_for
-
-Ask = Callable[[str], list[Any]]
 
 
 class Place:
     """An app with an outbox, and the calls that were handled."""
 
-    def __init__(self, url: str, table: str, db: Any, **queue: Any) -> None:
-        self.url, self.table, self.db = url, table, db
+    def __init__(self, side: Side, **queue: Any) -> None:
+        self.ask, self.db = side.ask, side.db
         self.app = App("memory://", queues={"default": queue} if queue else None)  # type: ignore[dict-item]
-        self.outbox = Outbox(self.app, url)
+        self.outbox = Outbox(self.app, side.url)
         self.handled: list[int] = []
 
         @self.app.task(keys=lambda n: f"key:{n}")
@@ -35,29 +31,14 @@ class Place:
 
         self.note, self.wide = note, wide
 
-    def ask(self, text: str) -> list[Any]:
-        found = self.db.execute(text.replace("@", self.table))
-        return list(found.fetchall()) if found.description else []
-
     def wait_for_rows(self, count: int) -> None:
         query = "select id from @ where state is null"
         wait_for(lambda: len(self.ask(query)) == count, f"not {count} rows")
 
 
-@pytest.fixture(params=["postgresql", "sqlite"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    if request.param == "postgresql":
-        import psycopg
-
-        url = request.getfixturevalue("database")
-        with psycopg.connect(url, autocommit=True) as opened:
-            yield Place(url, "interlock.outbox", opened)
-        return
-    db = sqlite3.connect(tmp_path / "bank.db", isolation_level=None, check_same_thread=False)
-    made = Place(f"sqlite:///{tmp_path / 'bank.db'}", "interlock_outbox", db)
-    made.outbox.migrate()
-    yield made
-    db.close()
+@pytest.fixture
+def place(side: Side) -> Place:
+    return Place(side)
 
 
 # Both databases take each, except the first of keys.
@@ -74,9 +55,9 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_row_that_cannot_be_put_is_dead_with_its_error_and_the_others_are_handled(
-    place: Place, fault: str, caplog: pytest.LogCaptureFixture
+    side: Side, place: Place, fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    packed = place.table == "interlock_outbox"
+    packed = side.is_file
     words = {
         "bytes": "x'ff00'" if packed else r"'\xff00'",
         "keys": "x'ff00'" if packed else "array[null]::bytea[]",
@@ -114,9 +95,9 @@ def test_rows_with_many_keys_are_put_in_several_calls(place: Place) -> None:
 
 
 def test_a_handled_row_that_the_engine_forgot_is_not_logged_as_a_loss(
-    place: Place, caplog: pytest.LogCaptureFixture
+    side: Side, caplog: pytest.LogCaptureFixture
 ) -> None:
-    place = Place(place.url, place.table, place.db, dedup_window=0)
+    place = Place(side, dedup_window=0)
     with place.app.worker(threads=1):
         for n in range(5):
             place.outbox.send(place.db, place.note, n)

@@ -18,7 +18,7 @@ from tests.docs.running import ROOT
 from tests.outbox.conftest import Connect
 from tests.worker.workers import wait_for
 
-PARTS: tuple[Part, ...] = ("producer", "worker", "relay", "monitor")
+PARTS: tuple[Part, ...] = ("producer", "reader", "worker", "relay", "monitor")
 INSERT = (
     "insert into interlock.outbox (queue, task, payload, keys, shared, options) "
     "values ('q', 't', '', '{}', '{}', '{}')"
@@ -33,13 +33,17 @@ STATEMENTS = {
     "report": "update interlock.outbox_meta set position = 1",
     "meta": "select prefix from interlock.outbox_meta",
     "draw": "select nextval('interlock.outbox_numbers')",
+    "results": "select result from interlock.outbox_results",
+    "result": "insert into interlock.outbox_results (id, sent, state, expires) "
+    "values (1, 1, 'acked', now())",
     "drop": "drop table interlock.outbox",
 }
 ALLOWED = {
     "producer": {"insert"},
-    "worker": {"delete", "payload", "outcome"},
+    "reader": {"results"},
+    "worker": {"delete", "payload", "outcome", "result"},
     "relay": {"payload", "outcome", "meta", "report"},
-    "monitor": {"payload", "meta"},
+    "monitor": {"payload", "meta", "results"},
 }
 
 
@@ -66,17 +70,18 @@ class Roles:
 def roles(database: str, connect: Connect) -> Iterator[Roles]:
     made = Roles(database, connect(autocommit=True))
     yield made
-    made.owner.execute("drop owned by producer, worker, relay, monitor")
+    made.owner.execute("drop owned by producer, reader, worker, relay, monitor")
 
 
 def app_of(roles: Roles) -> tuple[App, Outbox, Any]:
     app = App("memory://", retry=Retry(attempts=1))
     outbox = Outbox(app, roles.url("worker"), relay_url=roles.url("relay"))
 
-    @app.task(keys="key", transaction=outbox)
-    def work(db: Any, n: int) -> None:
+    @app.task(keys="key", transaction=outbox, result_ttl=60)
+    def work(db: Any, n: int) -> int:
         if n < 0:
             raise RuntimeError("below zero")
+        return n
 
     return app, outbox, work
 
@@ -92,14 +97,22 @@ def test_the_parts_do_their_work_with_the_rights_of_the_page(
     app, outbox, work = app_of(roles)
     with psycopg.connect(roles.url("producer")) as db:
         named = work.options(dedup="one", delay=0.01)
-        assert outbox.send(db, named, 1) == (1, False)
-        assert outbox.send(db, named, 2) == (1, True)
+        assert not outbox.send(db, named, 1).known
+        assert outbox.send(db, named, 2).known
         outbox.send(db, work, -3)
     with app.worker(threads=2):
         wait_for(lambda: rows(roles) == ["dead"], "not handled")
         where = ["--database", roles.url("monitor")]
         for words in (["status"], ["dead"], ["explain", "1"], ["explain", "3"]):
             assert main(["postgres", *words, *where]) == 0
+    reader = Outbox(App("memory://"), roles.url("reader"))
+
+    @reader.app.task(name="work", result_ttl=60)
+    def stub(n: int) -> int:
+        raise NotImplementedError
+
+    assert reader.job(stub, 1).result(20) == 1
+    assert (reader.job(stub, 3).state(), reader.job(stub, 4).state()) == ("dead", "gone")
     out = capsys.readouterr().out
     assert "dead     1" in out and "row 1: no such row" in out and "row 3: dead" in out
 
@@ -159,7 +172,10 @@ def test_a_send_without_its_right_has_a_note_that_names_the_grant(roles: Roles) 
         with pytest.raises(Exception, match="permission denied") as caught:
             send()
         (note,) = caught.value.__notes__
-        assert 'grant insert, select (id, queue, dedup, state) on "interlock".outbox to' in note
+        assert (
+            'grant insert, select (id, created, queue, dedup, state) on "interlock".outbox to'
+            in note
+        )
 
 
 def test_a_worker_and_a_relay_without_a_right_log_the_grant(

@@ -13,7 +13,7 @@ from interlock.retry import Seconds
 if TYPE_CHECKING:
     from interlock.app.app import App
 
-__all__ = ["Job", "JobState"]
+__all__ = ["Job", "JobState", "loaded_task"]
 
 R = TypeVar("R")
 
@@ -172,6 +172,16 @@ class Job(Generic[R]):
 
 def _found_again(place: str, task: str, id: int, known: bool) -> Job[Any]:
     """Return a job as it was pickled; called by pickle."""
+    job: Job[Any] = loaded_task(place, task, id)._job(id, known)
+    return job
+
+
+def loaded_task(place: str, task: str, id: int) -> Any:
+    """Return the task of a pickled job from its app. Raises UnpicklingError.
+
+    Args:
+        id: the job, for the error.
+    """
     from interlock.app.app import App
     from interlock.worker.process.app_reference import NoApp, load
 
@@ -186,4 +196,4 @@ def _found_again(place: str, task: str, id: int, known: bool) -> Job[Any]:
         raise pickle.UnpicklingError(
             f"job {id} belongs to the task {task!r}, which the app {place} does not have here"
         )
-    return found._job(id, known)
+    return found

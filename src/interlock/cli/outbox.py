@@ -97,6 +97,7 @@ def status(given: argparse.Namespace) -> int:
     print(f"rows     {found.waiting + found.relayed}{oldest}")
     print(f"held     {found.held}")
     print(f"dead     {found.dead}")
+    print(f"results  {found.results}")
     print(f"gaps     {found.gaps}")
     print(f"relay    {_relay(found)}")
     return 0

@@ -71,15 +71,16 @@ class RowInvocation(Invoked):
                 raise self._still_held()
             self._begun = True
             result = super().run()
-            self._ask(self._delete())
-            return result
+            if self._row is None:
+                return result
+            with self._outbox.transactions.begin() as db:
+                self._keep(db, connections.one(db, *self._delete()), "acked", result)
+            return None
         except Exception as error:
-            statement = self._outcome(error)
-            if statement is not None:
-                try:
-                    self._ask(statement)
-                except Exception as failure:
-                    self._not_written(failure)
+            try:
+                self._write_outcome(error)
+            except Exception as failure:
+                self._not_written(failure)
             self._raise_later(error)
             raise
 
@@ -89,18 +90,40 @@ class RowInvocation(Invoked):
             if row is not None:
                 if row.held and connections.one(db, *self._held()):
                     raise self._still_held()
-                if connections.one(db, *self._delete()) is None:
+                deleted = connections.one(db, *self._delete())
+                if deleted is None:
                     self._log_handled_before()
                     return None
             self._begun = True
             self._function = functools.partial(self._task.function, db)
-            return super().run()
+            result = super().run()
+            if row is None:
+                return result
+            self._keep(db, deleted, "acked", result)
+            return None
 
     def _ask(self, statement: Statement) -> Any:
         if self._row is None:
             return None
         with self._outbox.transactions.begin() as db:
             return connections.one(db, *statement)
+
+    def _write_outcome(self, error: Exception) -> None:
+        statement = self._outcome(error)
+        if statement is None:
+            return
+        with self._outbox.transactions.begin() as db:
+            found = connections.one(db, *statement)
+            if type(error) is Expired:
+                self._keep(db, found, "expired", None, str(error))
+
+    def _keep(
+        self, db: Any, deleted: Any, state: str, result: bytes | None, error: str | None = None
+    ) -> None:
+        """Keep the result of a call, in the transaction that has deleted its row."""
+        ttl = self._task.declared.result_ttl
+        if deleted is not None and ttl > 0:
+            connections.one(db, *self._outbox.keep(deleted, state, result, error, ttl))
 
     # -- asyncio ----------------------------------------------------------------------------------
 
@@ -113,15 +136,16 @@ class RowInvocation(Invoked):
                 raise self._still_held()
             self._begun = True
             result = await super().arun()
-            await self._aask(self._delete())
-            return result
+            if self._row is None:
+                return result
+            async with self._outbox.transactions.abegin() as db:
+                await self._akeep(db, await connections.aone(db, *self._delete()), "acked", result)
+            return None
         except Exception as error:
-            statement = self._outcome(error)
-            if statement is not None:
-                try:
-                    await self._aask(statement)
-                except Exception as failure:
-                    self._not_written(failure)
+            try:
+                await self._awrite_outcome(error)
+            except Exception as failure:
+                self._not_written(failure)
             self._raise_later(error)
             raise
 
@@ -131,12 +155,17 @@ class RowInvocation(Invoked):
             if row is not None:
                 if row.held and await connections.aone(db, *self._held()):
                     raise self._still_held()
-                if await connections.aone(db, *self._delete()) is None:
+                deleted = await connections.aone(db, *self._delete())
+                if deleted is None:
                     self._log_handled_before()
                     return None
             self._begun = True
             self._function = functools.partial(self._task.function, db)
-            return await super().arun()
+            result = await super().arun()
+            if row is None:
+                return result
+            await self._akeep(db, deleted, "acked", result)
+            return None
 
     async def _aask(self, statement: Statement) -> Any:
         if self._row is None:
@@ -144,12 +173,29 @@ class RowInvocation(Invoked):
         async with self._outbox.transactions.abegin() as db:
             return await connections.aone(db, *statement)
 
+    async def _awrite_outcome(self, error: Exception) -> None:
+        statement = self._outcome(error)
+        if statement is None:
+            return
+        async with self._outbox.transactions.abegin() as db:
+            found = await connections.aone(db, *statement)
+            if type(error) is Expired:
+                await self._akeep(db, found, "expired", None, str(error))
+
+    async def _akeep(
+        self, db: Any, deleted: Any, state: str, result: bytes | None, error: str | None = None
+    ) -> None:
+        ttl = self._task.declared.result_ttl
+        if deleted is not None and ttl > 0:
+            await connections.aone(db, *self._outbox.keep(deleted, state, result, error, ttl))
+
     # -- Statements -------------------------------------------------------------------------------
 
     def _delete(self) -> Statement:
         assert self._row is not None
-        where, values = self._outbox.database.find(self._row)
-        return f"delete from {self._table} where {where} returning id", values
+        database = self._outbox.database
+        where, values = database.find(self._row)
+        return f"delete from {self._table} where {where} returning {database.returned}", values
 
     def _held(self) -> Statement:
         assert self._row is not None
@@ -189,8 +235,8 @@ class RowInvocation(Invoked):
     def _log_handled_before(self) -> None:
         lease = self._lease
         _log.info(
-            "message %d (%s) in queue %r has no row: it was handled before, or put before a "
-            "failover",
+            "message %d (%s) in queue %r has no row: it was handled or cancelled before, or put "
+            "before a failover",
             lease.id, lease.task, lease.queue, extra=details(lease),
         )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from interlock.app import App
 from interlock.app.task import AsyncTask, Task
@@ -13,9 +13,12 @@ from interlock.outbox import connections
 from interlock.outbox.postgres.database import Database
 from interlock.outbox.postgres.driver import SCHEMA, connect, named_url
 from interlock.outbox.postgres.rights import with_grants
+from interlock.outbox.results import Results
+from interlock.outbox.row_job import RowJob
 from interlock.outbox.row_list import RowList
 from interlock.outbox.rows import LONGEST_CALL, options_text
 from interlock.outbox.transactions import Transactions
+from interlock.retry import whole
 
 if TYPE_CHECKING:
     from interlock.app import envelope
@@ -27,20 +30,12 @@ if TYPE_CHECKING:
     from interlock.retry import Retry
     from interlock.worker.message.execution import TaskLease
 
-__all__ = ["Outbox", "SentRow"]
+__all__ = ["Outbox"]
 
 P = ParamSpec("P")
+R = TypeVar("R")
 
 WINDOW = 100_000
-
-
-class SentRow(NamedTuple):
-    """Result of a send through an outbox."""
-
-    id: int
-    """The id of the row."""
-    known: bool
-    """True if a row with the same dedup string exists: this is its id, and nothing was sent."""
 
 
 class Outbox:
@@ -93,16 +88,18 @@ class Outbox:
         self._begin = begin
         self.database: Database | SQLiteDatabase = _database(url, relay_url, schema)
         """The questions to the database."""
-        table = self.database.table
+        table, columns = self.database.table, self.database.returned
         self._insert = (
             f"insert into {table} (queue, task, payload, keys, shared, delay, dedup, options) "
-            "values ({}, {}, {}, {}, {}, {}, {}, {}) on conflict do nothing returning id"
+            "values ({}, {}, {}, {}, {}, {}, {}, {}) on conflict do nothing returning "
+            f"{columns}"
         )
-        self._known = (
-            f"select id from {table} where queue = {{}} and dedup = {{}} and {self.database.live}"
-        )
+        known = f"queue = {{}} and dedup = {{}} and {self.database.live}"
+        self._known = f"select {columns} from {table} where {known}"
         self.transactions = Transactions(self)
         """The connections of handlers in this process."""
+        self.results = Results(self.database)
+        """The reader of results in this process."""
         app._outbox = self
 
     def migrate(self) -> None:
@@ -117,8 +114,8 @@ class Outbox:
         self.database.migrate()
 
     def send(
-        self, db: Any, task: Task[P, Any] | AsyncTask[P, Any], /, *args: P.args, **kwargs: P.kwargs
-    ) -> SentRow:
+        self, db: Any, task: Task[P, R] | AsyncTask[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> RowJob[R]:
         """Send a call of a task when the transaction of ``db`` commits; not at all if it does not.
 
         Args:
@@ -136,7 +133,7 @@ class Outbox:
         """
         return self._send(db, task, *self._row(task, args, kwargs))
 
-    def _send(self, db: Any, task: Any, values: Sequence[Any], ready: Any) -> SentRow:
+    def _send(self, db: Any, task: Any, values: Sequence[Any], ready: Any) -> RowJob[Any]:
         try:
             found = connections.one(db, self._insert, values)
             known = found is None
@@ -148,13 +145,13 @@ class Outbox:
         return self._sent(task, ready, found, known)
 
     async def asend(
-        self, db: Any, task: Task[P, Any] | AsyncTask[P, Any], /, *args: P.args, **kwargs: P.kwargs
-    ) -> SentRow:
+        self, db: Any, task: Task[P, R] | AsyncTask[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> RowJob[R]:
         """Do what ``send`` does, on an asynchronous connection, cursor or session of psycopg,
         asyncpg, aiosqlite or SQLAlchemy."""
         return await self._asend(db, task, *self._row(task, args, kwargs))
 
-    async def _asend(self, db: Any, task: Any, values: Sequence[Any], ready: Any) -> SentRow:
+    async def _asend(self, db: Any, task: Any, values: Sequence[Any], ready: Any) -> RowJob[Any]:
         try:
             found = await connections.aone(db, self._insert, values)
             known = found is None
@@ -168,9 +165,9 @@ class Outbox:
     def send_many(
         self,
         db: Any,
-        task: Task[..., Any] | AsyncTask[..., Any],
+        task: Task[..., R] | AsyncTask[..., R],
         calls: Iterable[Sequence[Any] | Mapping[str, Any]],
-    ) -> list[SentRow]:
+    ) -> list[RowJob[R]]:
         """Send several calls of a task by one statement, in their order.
 
         Args:
@@ -199,9 +196,9 @@ class Outbox:
     async def asend_many(
         self,
         db: Any,
-        task: Task[..., Any] | AsyncTask[..., Any],
+        task: Task[..., R] | AsyncTask[..., R],
         calls: Iterable[Sequence[Any] | Mapping[str, Any]],
-    ) -> list[SentRow]:
+    ) -> list[RowJob[R]]:
         """Do what ``send_many`` does, on what ``asend`` takes."""
         rows = self._list(task, calls)
         if not rows.rows:
@@ -227,16 +224,15 @@ class Outbox:
         except BaseException as error:
             self._failed([ready for _, ready in rows], error)
             raise
-        return RowList(self.database.table, rows)
+        sent = self.database.sent if rows and task.declared.result_ttl > 0 else None
+        return RowList(self.database.table, rows, sent)
 
-    def _sent_list(self, task: Any, rows: RowList, found: Any, known: Any) -> list[SentRow]:
+    def _sent_list(self, task: Any, rows: RowList, found: Any, known: Any) -> list[RowJob[Any]]:
         sent = rows.sent(found, known)
         return [self._sent(task, ready, id, known) for ready, id, known in sent]
 
     def _row(self, task: Any, args: Any, kwargs: Any) -> tuple[Sequence[Any], Any]:
-        if not isinstance(task, Task | AsyncTask) or task._app is not self.app:
-            raise TypeError(f"send(): {task!r} is given; allowed: a task of the outbox's app")
-        ready = task._ready(args, kwargs)
+        ready = self._checked(task, "send()")._ready(args, kwargs)
         if len(ready.payload) > LONGEST_CALL:
             error = PayloadError(
                 f"{task.name}: the call is {len(ready.payload)} bytes when encoded; allowed in an "
@@ -259,6 +255,11 @@ class Outbox:
         )
         return self.database.columns(values), ready
 
+    def _checked(self, task: Any, call: str) -> Any:
+        if not isinstance(task, Task | AsyncTask) or task._app is not self.app:
+            raise TypeError(f"{call}: {task!r} is given; allowed: a task of the outbox's app")
+        return task
+
     def _failed(self, sends: list[Any], error: BaseException) -> None:
         if (text := with_grants(error, "producer", self.schema)) != str(error).strip():
             error.add_note(text)
@@ -266,18 +267,41 @@ class Outbox:
         for ready in sends:
             self.app._hooks.after("on_send_error", ready.sending, error)
 
-    def _sent(self, task: Any, ready: Any, found: Any, known: bool) -> SentRow:
+    def _sent(self, task: Any, ready: Any, found: Any, known: bool) -> RowJob[Any]:
         # A row with the dedup string that ended meanwhile has no id any more.
-        sent = SentRow(0 if found is None else found[0], known)
-        self.app._hooks.after("after_send", ready.sending, task._job(sent.id, known))
+        sent: RowJob[Any] = RowJob(self, task, None if found is None else tuple(found), known)
+        self.app._hooks.after("after_send", ready.sending, sent)
         return sent
+
+    def job(self, task: Task[..., R] | AsyncTask[..., R], id: int) -> RowJob[R]:
+        """Return the job of a call that was sent before, by the id of its row.
+
+        The database is not asked: ``RowJob.state`` says whether the row exists.
+
+        Raises:
+            TypeError: the id is not an int, or the task is not one of this app.
+        """
+        return RowJob(self, self._checked(task, "job()"), (whole(id, "job(): id"),), False)
+
+    def keep(
+        self, identity: Sequence[Any], state: str, result: bytes | None, error: str | None,
+        ttl: float,
+    ) -> tuple[str, tuple[Any, ...]]:  # fmt: skip
+        """Return the statement that keeps the result of a deleted row, and its values."""
+        database = self.database
+        return (
+            f"insert into {database.results} (id, sent, state, result, error, expires) "
+            f"values ({{}}, {{}}, {{}}, {{}}, {{}}, {database.after}) on conflict do nothing "
+            "returning id",
+            (*identity, state, result, error, ttl),
+        )
 
     def explain(self, id: int) -> RowExplanation:
         """Return what the row of a send waits for: its commit, the relay, or messages in the
         engine.
 
         Args:
-            id: that of ``SentRow``.
+            id: that of the job.
 
         Raises:
             WrongVersion: the database has no tables of this release.

@@ -54,6 +54,8 @@ CHECK = 1.0
 """Seconds after which an engine is asked, while nothing is to be put, whether it knows the rows."""
 FULL = 0.05
 """Seconds after which a full window is counted again."""
+SWEEP, SWEEP_PAUSE = 1_000, 10.0
+"""Results that one sweep deletes once they have expired, and seconds until the next sweep."""
 LONGEST_PAUSE = 5.0
 LONGEST_TURN = 60.0
 """Seconds without a report after which the relay hangs."""
@@ -78,6 +80,7 @@ class Relay:
         self._wake: tuple[int, int] | None = None
         self._last: dict[str, Pending] = {}
         """By queue, the row that this session of the engine was given last."""
+        self._next_sweep = 0.0
         self._failures = 0
         """Sessions of the engine, in a row, that took nothing."""
         self._report: Report | None = None
@@ -223,6 +226,9 @@ class Relay:
                 for name, row in last.items():
                     self._check(queues[name], row.message, session)
                 checked = time.monotonic()
+            if time.monotonic() >= self._next_sweep:
+                is_whole = connection.delete_expired(SWEEP) < SWEEP
+                self._next_sweep = time.monotonic() + (SWEEP_PAUSE if is_whole else 0.0)
             assert self._wake is not None
             connection.wait(self._wake[0], FULL if position.is_full else poll)
 

@@ -18,10 +18,11 @@ class RowList:
     Args:
         table: the table, quoted.
         rows: the values of each row, and what comes back with its result.
+        sent: SQL for the time of a row's send, which is part of its identity; None: not needed.
     """
 
-    def __init__(self, table: str, rows: list[tuple[Sequence[Any], Any]]) -> None:
-        self._table = table
+    def __init__(self, table: str, rows: list[tuple[Sequence[Any], Any]], sent: str | None) -> None:
+        self._table, self._sent = table, sent
         self.rows = rows
 
     def insert(self) -> tuple[str, Sequence[Any]]:
@@ -32,6 +33,9 @@ class RowList:
         # Without a dedup string nothing can conflict, and the check of each index costs a third of
         # the insert.
         conflict = "on conflict do nothing " if any(one is not None for one in dedup) else ""
+        sent, sents = "", ""
+        if self._sent is not None:
+            sent, sents = f", {self._sent} as sent", ", array_agg(sent order by id)"
         # One row comes back for all, which every library returns alike. The ids rise in the order
         # of the list.
         text = (
@@ -41,8 +45,8 @@ class RowList:
             f"sent as (insert into {self._table} "
             "(queue, task, payload, keys, shared, delay, dedup, options) "
             "select {}, {}, payload, keys::bytea[], shared::bytea[], delay, dedup, options "
-            f"from given {conflict}returning id, dedup) "
-            "select array_agg(id order by id), array_agg(dedup order by id) from sent"
+            f"from given {conflict}returning id, dedup{sent}) "
+            f"select array_agg(id order by id), array_agg(dedup order by id){sents} from sent"
         )
         return text, [
             payload, list(map(_array, keys)), list(map(_array, shared)), delay, dedup, options,
@@ -62,19 +66,21 @@ class RowList:
         given = [values[DEDUP] for values, _ in self.rows if values[DEDUP] is not None]
         return text, [self.rows[0][0][0], given]
 
-    def sent(self, found: Any, known: Any) -> Iterator[tuple[Any, tuple[int] | None, bool]]:
-        """Return for each row what comes back with its result, its id, and whether it was known.
+    def sent(self, found: Any, known: Any) -> Iterator[tuple[Any, tuple[int, ...] | None, bool]]:
+        """Return for each row what comes back with its result, its identity, and whether it was
+        known.
 
         Args:
             found: what the first statement returned.
             known: what the second one returned; None: it was not needed.
         """
-        inserted = deque(zip(found[0] or (), found[1] or (), strict=True))
+        ids, dedups, *sents = (each or () for each in found)
+        inserted = deque(zip(zip(ids, *sents, strict=True), dedups, strict=True))
         before = {} if known is None else dict(zip(known[0] or (), known[1] or (), strict=True))
         for values, result in self.rows:
             dedup = values[DEDUP]
             if inserted and inserted[0][1] == dedup:
-                yield result, (inserted.popleft()[0],), False
+                yield result, inserted.popleft()[0], False
             else:
                 id = before.get(dedup)
                 yield result, None if id is None else (id,), True

@@ -95,6 +95,8 @@ class StoredRow(NamedTuple):
         sent.headers = {**sent.headers, ROW: row.text}
         options = json.loads(self.options)
         retry = options.pop("retry", None)
+        # An earlier release wrote it; the database keeps the result.
+        options.pop("result", None)
         return wire.Message(
             _encoder.encode(sent),
             _keys(self.keys),
@@ -116,8 +118,6 @@ def dedup(prefix: str, number: int, id: int) -> str:
 def options_text(options: dict[str, Any], retry: Retry) -> str:
     """Return the options of a put as a row keeps them; defaults are left out."""
     kept = {name: value for name in ("priority", "barrier", "quiet") if (value := options[name])}
-    if options["result_ttl"]:
-        kept["result"] = options["result_ttl"]
     kept["retry"] = [
         retry.attempts, retry.first, retry.factor, retry.longest, retry.jitter, retry.then,
     ]  # fmt: skip

@@ -1,5 +1,5 @@
 """``interlock.outbox`` under the name of the database that it is used with most."""
 
-from interlock.outbox import Outbox, SentRow
+from interlock.outbox import Outbox, RowJob
 
-__all__ = ["Outbox", "SentRow"]
+__all__ = ["Outbox", "RowJob"]

@@ -26,6 +26,8 @@ class Status:
     Among a million rows only those whose number is lowest are compared."""
     held: int
     dead: int
+    results: int
+    """Results that are kept. Beyond a million it is a lower bound."""
     relay: str | None
     """Host and process id of the active relay; None: no relay works."""
     reported: float | None
@@ -60,7 +62,7 @@ def status(connection: Any, schema: str) -> Status:
         f"select 1 from {joined} where number {{}} m.position and {live} limit {MOST_COUNTED + 1}"
     )
     first = f"select created, state from {joined} order by number limit {MOST_COUNTED}"
-    waiting, behind, relayed, oldest, held, gone, gaps, waits, reported = connection.execute(
+    waiting, behind, relayed, oldest, held, gone, kept, gaps, waits, reported = connection.execute(
         f"select (select count(*) from ({rows.format('>')}) x), "
         f"(select last_value from {table}_numbers) - m.position, "
         f"(select count(*) from ({rows.format('<=')}) x), "
@@ -68,6 +70,7 @@ def status(connection: Any, schema: str) -> Status:
         f"from ({first}) x where state is null), "
         f"(select count(*) from {table} where state = 'held'), "
         f"(select count(*) from {table} where state = 'dead'), "
+        f"(select count(*) from (select 1 from {table}_results limit {MOST_COUNTED + 1}) x), "
         "gaps, waits, extract(epoch from clock_timestamp() - reported)::float8 "
         f"from {table}_meta m"
     ).fetchone()
@@ -79,6 +82,7 @@ def status(connection: Any, schema: str) -> Status:
         oldest,
         held,
         gone,
+        kept,
         relay,
         reported,
         gaps if relay else 0,

@@ -39,12 +39,23 @@ class Database:
     """A condition: the row is not dead."""
     greatest = "greatest"
     """The function that returns the greatest of its arguments."""
+    sent = SENT
+    """SQL: time of a row's send, in µs from 1970; a rollback or a failover may free its id."""
+    returned = f"id, {SENT}"
+    """The columns that identify a row."""
+    given_id = "(%s::bigint)"
+    now = "clock_timestamp()"
+    after = "clock_timestamp() + make_interval(secs => {}::float8)"
+    """The time that is this number of seconds ahead."""
+    skip = "for update skip locked"
+    """Words for rows that no other transaction has."""
     poll = 1.0
     """Seconds after which the relay looks for rows without being notified."""
 
     def __init__(self, url: str | None, relay_url: str | None, schema: str) -> None:
         self._url, self._relay_url, self.schema = url, relay_url, schema
         self.table = f"{quoted(schema)}.outbox"
+        self.results = f"{self.table}_results"
 
     @property
     def url(self) -> str:
@@ -90,6 +101,10 @@ class Database:
     def relay_connection(self) -> RelayConnection:
         """Return a new connection for the relay."""
         return RelayConnection(self.relay_url, self.schema)
+
+    def results_connection(self) -> Any:
+        """Return a new connection for the reader of results."""
+        return connect(self.url, "interlock results", **self._options())
 
     # -- Handlers ---------------------------------------------------------------------------------
 
@@ -185,6 +200,16 @@ class RelayConnection:
             f"update {quoted(self.schema)}.outbox set state = 'dead', error = %s where id = %s",
             (error.replace("\0", "\u2400"), id),
         )
+
+    def delete_expired(self, limit: int) -> int:
+        """Delete results that have expired; return their number."""
+        table = f"{quoted(self.schema)}.outbox_results"
+        found: int = self.connection.execute(
+            f"delete from {table} where id = any(array(select id from {table} "
+            "where expires <= clock_timestamp() order by expires limit %s))",
+            (limit,),
+        ).rowcount
+        return found
 
     def position(self, window: int) -> Position:
         """Return a reader that begins at the oldest row."""

@@ -43,7 +43,11 @@ REPORT = Family(
     "seconds since a relay reported, which it does at least every 5 seconds; 0 if none ever has",
     (),
 )  # fmt: skip
-OUTBOX_FAMILIES = (UP, ROWS, OLDEST, GAPS, RELAY, REPORT)
+RESULTS = Family(
+    "interlock_outbox_results", "gauge",
+    "results of handled calls that are kept; beyond a million it is a lower bound", (),
+)  # fmt: skip
+OUTBOX_FAMILIES = (UP, ROWS, OLDEST, GAPS, RELAY, REPORT, RESULTS)
 
 PATIENCE = 5
 """Seconds for a connection, and for the queries of one scrape."""
@@ -103,4 +107,5 @@ def _told(found: admin.Status) -> list[tuple[Family, list[Sample]]]:
         (GAPS, [((), found.gaps)]),
         (RELAY, [((found.relay or "",), int(found.relay is not None))]),
         (REPORT, [((), found.reported or 0.0)]),
+        (RESULTS, [((), found.results)]),
     ]

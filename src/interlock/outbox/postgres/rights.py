@@ -8,18 +8,26 @@ from interlock.outbox.postgres.driver import quoted
 
 __all__ = ["Part", "grants", "with_grants"]
 
-Part = Literal["producer", "worker", "relay", "monitor"]
+Part = Literal["producer", "reader", "worker", "relay", "monitor"]
 
 _RIGHTS: dict[Part, tuple[str, ...]] = {
-    "producer": ("insert, select (id, queue, dedup, state) on @.outbox",),
-    "worker": ("select, update (attempts, error, state), delete on @.outbox",),
+    "producer": ("insert, select (id, created, queue, dedup, state) on @.outbox",),
+    "reader": (
+        "select (id, created, state, error, attempts, options) on @.outbox",
+        "select on @.outbox_results",
+    ),
+    "worker": (
+        "select, update (attempts, error, state), delete on @.outbox",
+        "insert, select (id, sent), delete on @.outbox_results",
+    ),
     "relay": (
         "select, update (error, state) on @.outbox",
         "select, delete on @.outbox_commits",
+        "select (id, expires), delete on @.outbox_results",
         "select, update (relay, session, position, gaps, waits, reported) on @.outbox_meta",
     ),
     "monitor": (
-        "select on @.outbox, @.outbox_rows, @.outbox_commits, @.outbox_meta",
+        "select on @.outbox, @.outbox_rows, @.outbox_commits, @.outbox_meta, @.outbox_results",
         "select on @.outbox_numbers, @.outbox_id_seq",
     ),
 }

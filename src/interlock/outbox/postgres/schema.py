@@ -13,7 +13,7 @@ __all__ = [
     "TIMELINE", "VERSION", "installed", "migrate", "prefix", "prefix_on_timeline", "statements",
 ]  # fmt: skip
 
-VERSION = 2
+VERSION = 3
 TIMELINE = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
 
 
@@ -239,5 +239,22 @@ create constraint trigger zz_outbox_arrive after insert on @.outbox
         when current_setting('interlock.outbox_event', true) = new.batch::text then false
         else set_config('interlock.outbox_event', new.batch::text, true) <> ''
     end) execute function @.outbox_arrive();""",
+    ),
+    (
+        """
+-- Results of calls whose rows are deleted: each is written by the transaction that deletes the row.
+create table @.outbox_results (
+    id bigint primary key,           -- of the row
+    sent bigint not null,            -- µs from 1970
+    state text not null check (state in ('acked', 'expired', 'cancelled')),
+    result bytea,                    -- MessagePack
+    error text,
+    expires timestamptz not null
+) with (
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0
+);""",
+        "create index outbox_results_by_expiry on @.outbox_results (expires);",
     ),
 )

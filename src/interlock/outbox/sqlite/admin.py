@@ -21,17 +21,18 @@ def status(connection: sqlite3.Connection, schema: str) -> Status:
     """Return the counts. Raises WrongVersion."""
     schemas.prefix(connection, schema)
     live = "state is not 'dead'"
-    waiting, relayed, oldest, held, gone, reported, waits = connection.execute(
+    waiting, relayed, oldest, held, gone, kept, reported, waits = connection.execute(
         f"select count(*) filter (where {ORDER} > m.position and {live}), "
         f"count(*) filter (where {ORDER} <= m.position and {live}), "
         f"{NOW} - min(created) filter (where state is null), "
         "count(*) filter (where state = 'held'), count(*) filter (where state = 'dead'), "
+        f'(select count(*) from "{schema}_outbox_results"), '
         f"{NOW} - m.reported, m.waits "
         f'from "{schema}_outbox_meta" m left join "{schema}_outbox" o'
     ).fetchone()
     relay = holder(_path(connection))
     return Status(
-        schemas.VERSION, waiting, relayed, oldest, held, gone, relay, reported, 0,
+        schemas.VERSION, waiting, relayed, oldest, held, gone, kept, relay, reported, 0,
         waits if relay else None,
     )  # fmt: skip
 

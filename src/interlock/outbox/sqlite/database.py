@@ -47,6 +47,16 @@ class SQLiteDatabase:
     """A condition: the row is not dead."""
     greatest = "max"
     """The function that returns the greatest of its arguments."""
+    sent = SENT
+    """SQL: time of a row's send, in µs from 1970; a rollback or a failover may free its id."""
+    returned = f"id, {SENT}"
+    """The columns that identify a row."""
+    given_id = "(?)"
+    now = NOW
+    after = f"{NOW} + {{}}"
+    """The time that is this number of seconds ahead."""
+    skip = ""
+    """Words for rows that no other transaction has: there is one writer at a time."""
     poll = 1.0
     """Seconds after which the relay reads even if the file seems unchanged."""
     errors = (sqlite3.Error,)
@@ -57,6 +67,7 @@ class SQLiteDatabase:
         self.url = self.relay_url = url
         self.path, self.schema = path_of(url), schema
         self.table = f'"{schema}_outbox"'
+        self.results = f'"{schema}_outbox_results"'
         self._writer = threading.Lock()
 
     def check(self) -> None:
@@ -89,6 +100,10 @@ class SQLiteDatabase:
                 "transactions short, raise the connection's timeout, and begin with `begin "
                 "immediate` a transaction that reads before it writes"
             )
+
+    def results_connection(self) -> sqlite3.Connection:
+        """Return a new connection for the reader of results."""
+        return connect(self.path)
 
     # -- Handlers ---------------------------------------------------------------------------------
 
@@ -273,6 +288,20 @@ class RelayConnection:
             )
         finally:
             self.connection.execute("pragma busy_timeout = 0")
+
+    def delete_expired(self, limit: int) -> int:
+        """Delete results that have expired; return their number."""
+        table = f'"{self.schema}_outbox_results"'
+        try:
+            return self.connection.execute(
+                f"delete from {table} where id in (select id from {table} where expires <= {NOW} "
+                "order by expires limit ?)",
+                (limit,),
+            ).rowcount
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
+            return 0
 
     def position(self, window: int) -> Position:
         """Return a reader that begins at the oldest row."""

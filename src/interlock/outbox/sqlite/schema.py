@@ -12,7 +12,7 @@ from interlock.outbox.versions import check_version
 
 __all__ = ["ORDER", "VERSION", "draw_prefix", "installed", "migrate", "prefix", "script"]
 
-VERSION = 1
+VERSION = 2
 ORDER = "coalesce(number, id)"
 """The place of a row in the order.
 
@@ -136,5 +136,17 @@ create table "@_outbox" (
         """
 create unique index "@_outbox_by_dedup" on "@_outbox" (queue, dedup)
     where dedup is not null and state is not 'dead';""",
+    ),
+    (
+        """
+create table "@_outbox_results" (
+    id integer primary key,          -- of the row
+    sent integer not null,           -- µs from 1970
+    state text not null check (state in ('acked', 'expired', 'cancelled')),
+    result blob,                     -- MessagePack
+    error text,
+    expires real not null
+);""",
+        'create index "@_outbox_results_by_expiry" on "@_outbox_results" (expires);',
     ),
 )
