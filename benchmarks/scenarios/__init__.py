@@ -21,14 +21,15 @@ from benchmarks.scenarios import (
 )
 
 if sys.platform == "linux":
-    from benchmarks.scenarios import cluster, outbox, stores, tables
+    from benchmarks.scenarios import cluster, footprint, outbox, stores, tables
 
     _TABLES: tuple[Row, ...] = tables.ROWS
     _STORES: tuple[Row, ...] = stores.ROWS
     _CLUSTER: tuple[Row, ...] = cluster.ROWS
     _OUTBOX: tuple[Row, ...] = outbox.ROWS
+    _FOOTPRINT: tuple[Row, ...] = footprint.ROWS
 else:
-    _TABLES = _STORES = _CLUSTER = _OUTBOX = ()
+    _TABLES = _STORES = _CLUSTER = _OUTBOX = _FOOTPRINT = ()
 
 ROWS: tuple[Row, ...] = (
     *single.ROWS,
@@ -49,4 +50,5 @@ ROWS: tuple[Row, ...] = (
     *_OUTBOX,
     *workers.ROWS,
     *exporter.ROWS,
+    *_FOOTPRINT,
 )

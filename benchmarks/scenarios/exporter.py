@@ -26,7 +26,7 @@ def scraped(kind: Kind) -> Pair:
     with started(kind) as server:
         scheme = "interlock" if kind == "hub" else "redis"
         url = f"{scheme}://127.0.0.1:{server.port}"
-        with connect(url) as client, exporter(url) as page:
+        with connect(url) as client, served("exporter", url) as (_, page):
             fill(client)
             fetched(page)
             took = []
@@ -48,13 +48,13 @@ def fill(client: Client) -> None:
 
 
 @contextmanager
-def exporter(url: str) -> Iterator[str]:
-    """Run the command, and yield the URL of its page."""
-    command = [sys.executable, "-m", "interlock", "exporter", "--url", url, "--port", "0"]
+def served(subcommand: str, url: str) -> Iterator[tuple[int, str]]:
+    """Run a subcommand that serves a page, and yield the pid and the URL of the page."""
+    command = [sys.executable, "-m", "interlock", subcommand, "--url", url, "--port", "0"]
     with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            yield process.stdout.readline().split()[-1]
+            yield process.pid, process.stdout.readline().split()[-1]
         finally:
             process.terminate()
 

@@ -186,7 +186,8 @@ impl Running {
     }
 
     /// Returns the number of the node's events, once there are more than those `seen` or the time is
-    /// over: news, the begin and end of troubles, of serving and of the need for a snapshot.
+    /// over: news, a new position, the begin and end of troubles, of serving and of the need for a
+    /// snapshot.
     pub fn wait_for_event(&self, seen: u64, time: Duration) -> u64 {
         self.shared.events.wait(seen, time)
     }
@@ -316,7 +317,7 @@ fn run(node: &mut Node<Rows, Folder, HubClients>, shared: &Shared) {
             true => node.hold(),
             false => node.release(),
         }
-        let beat = Instant::now() + BEAT;
+        let beat = Instant::now() + if node.rests(IDLE) { IDLE } else { BEAT };
         let until = node.answer_at().map_or(beat, |at| at.min(beat));
         let until = if is_stale { until.min(told + FRESH) } else { until };
         if node.turn(until, Some(shared.wake.descriptor())) {
@@ -351,10 +352,10 @@ fn run(node: &mut Node<Rows, Folder, HubClients>, shared: &Shared) {
 }
 
 /// The part of a node's figures of which a change is an event.
-fn state(figures: &Figures) -> (bool, bool, bool, Vec<&'static str>) {
-    let Standing { serves, at_end, told, .. } = &figures.standing;
+fn state(figures: &Figures) -> (bool, bool, bool, Vec<&'static str>, u64) {
+    let Standing { serves, at_end, told, place, .. } = &figures.standing;
     let troubles = told.troubles.iter().map(|trouble| trouble.kind).collect();
-    (*serves, at_end.is_some(), figures.needs_snapshot, troubles)
+    (*serves, at_end.is_some(), figures.needs_snapshot, troubles, place.mark.position)
 }
 
 /// Describes how the settings of a log differ from this node's.
@@ -382,8 +383,10 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The node checks the time this often while nothing happens.
+/// The node checks the time this often while something may be due.
 const BEAT: Duration = Duration::from_millis(500);
+/// The same while nothing is. Usually a read that has waited in vain comes first.
+const IDLE: Duration = Duration::from_millis(1500);
 /// Maximum age of the figures.
 const FRESH: Duration = Duration::from_millis(10);
 /// Time that a caller waits beyond its deadline for the loop's answer.

@@ -10,7 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from interlock.client.faces.client import Client
-from interlock.client.rows.announcements import Announcement, announce, announcements, withdraw
+from interlock.client.rows.announcements import (
+    Announcement,
+    Directory,
+    announcements,
+    withdraw,
+)
 from interlock.errors import EngineUnavailable, InterlockError
 
 logger = logging.getLogger("interlock.cluster")
@@ -36,6 +41,7 @@ class Membership:
         self._listed_at = -LISTED
         self._client = client
         self._cluster = cluster
+        self._directory = Directory(client._engine, cluster)
         self._dc = dc
         self._own = own
         self._name = ""
@@ -97,12 +103,15 @@ class Membership:
 
     def _announce(self) -> None:
         own, now = self._own(), time.monotonic()
+        ttl, run = round(3 * ANNOUNCED * 1000), self._client._sessions.run
+        is_listed = self._listed_at + LISTED > now
         try:
-            found = announcements(self._client, self._cluster)
-            # The engine may have lost the id, and the list of ids expires after a day.
-            is_listed = any(one.id == own.id for one in found) and self._listed_at + LISTED > now
-            ttl = round(3 * ANNOUNCED * 1000)
-            announce(self._client, self._cluster, own, ttl, is_listed)
+            found = run(None, self._directory.renew, own, ttl) if is_listed else None
+            if found is None:
+                found = run(None, self._directory.announced)
+                # The engine may have lost the id, and the list of ids expires after a day.
+                is_listed = is_listed and any(one.id == own.id for one in found)
+                run(None, self._directory.announce, own, ttl, is_listed)
         except EngineUnavailable as error:
             self._failed(error)
             return

@@ -18,7 +18,7 @@ from interlock.cluster.settings import NodeSettings
 logger = logging.getLogger("interlock.cluster")
 LOOKED = 0.2
 """Minimum seconds between two looks at a node, and those between two while it reads entries."""
-IDLE = 1.0
+IDLE = 10.0
 """Seconds between two looks at a node without events."""
 OF_ANOTHER = ("the table's name:", "the data centre:", "the columns:", "another version")
 """Settings that a log keeps for ever; as the difference begins with them."""
@@ -107,7 +107,7 @@ class Watch:
         looked = time.monotonic()
         # Others compare their rows with its own at the positions that it looks at.
         is_often = self._moves or self._settings.max_staleness is not None
-        self._events = self._node.wait_for_event(self._events, LOOKED if is_often else IDLE)
+        self._events = self._node.wait_for_event(self._events, 0.0 if is_often else IDLE)
         return self._ends.wait(max(0.0, looked + LOOKED - time.monotonic()))
 
     def _look_at_files(self, found: dict[str, Any]) -> None:

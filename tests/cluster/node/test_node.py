@@ -343,20 +343,22 @@ def test_invalid_flags_are_named(
     broken = tmp_path / "broken.py"
     broken.write_text("import nothing_of_that_name")
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
-    given = ("--table", row, "--cluster", "redis://h", "--path", str(tmp_path / "table"))
+    # Not in shared memory, where an interrupted run may have left a table of this name.
+    table = ("--table", row, "--path", str(tmp_path / "table"))
+    given = (*table, "--cluster", "redis://h")
     for flags, said in (
-        (("--table", row, "--cluster", "redis://h", "--link", "west"), "DC=URL"),
-        (("--table", row, "--cluster", "redis://h", "--ack", "some"), "allowed: a whole number"),
-        (("--table", row, "--cluster", "redis://h", "--keep", "-1"), "allowed: a whole number"),
-        (("--table", row, "--cluster", "redis://h", "--advertise", "h"), "allowed: HOST:PORT"),
-        (("--table", row, "--cluster", "http://h"), "allowed: redis://HOST"),
-        (("--table", row, "--cluster", "kafka://h"), "--stream puts the log on NATS, Kafka"),
+        ((*given, "--link", "west"), "DC=URL"),
+        ((*given, "--ack", "some"), "allowed: a whole number"),
+        ((*given, "--keep", "-1"), "allowed: a whole number"),
+        ((*given, "--advertise", "h"), "allowed: HOST:PORT"),
+        ((*table, "--cluster", "http://h"), "allowed: redis://HOST"),
+        ((*table, "--cluster", "kafka://h"), "--stream puts the log on NATS, Kafka"),
         (("--table", "presence", "--cluster", "redis://h"), "NAME=FILE.py:CLASS"),
         (("--table", f"p={broken}:P", "--cluster", "redis://h"), "cannot be imported"),
         (("--table", "p=nowhere.py:P", "--cluster", "redis://h"), "there is no file"),
-        (("--table", row, "--cluster", "redis://h", "--dc", "west", "--link", "west=redis://h"),
+        ((*given, "--dc", "west", "--link", "west=redis://h"),
          "own data centre"),
-        (("--table", row, "--cluster", "redis://h", "--max-staleness", "0.1"), "2 s or more"),
+        ((*given, "--max-staleness", "0.1"), "2 s or more"),
         # A flag that would do nothing.
         ((*given, "--partitions", "hash:4"), "--partitions is set, and there is no database: set"),
         ((*given, "--from-database"), "--from-database is set, and there is no database: set"),
@@ -374,7 +376,7 @@ def test_invalid_flags_are_named(
         ((*given, "--peer-user", "node"), "set the variable INTERLOCK_PEER_PASSWORD"),
         ((*given, "--peer-ca", f"{tmp_path}/none"), f"{tmp_path}/none: No such file"),
         ((*given, "--key-size", "2000"), "--key-size is 2000; allowed: a whole number of bytes"),
-        (("--table", row, "--cluster", "redis://h:x"),
+        ((*table, "--cluster", "redis://h:x"),
          "--cluster or --stream is 'redis://h:x': its port is 'x'; allowed: 1 to 65535; allowed: "
          "redis://HOST"),
     ):  # fmt: skip

@@ -35,6 +35,7 @@ def hub(clock: SetClock, tmp_path: Path) -> Iterator[HubProcess]:
         f'[queues]\njournal = "{tmp_path}/journal"\n'
         f'[[store]]\nname = "s"\npath = "{tmp_path}/kept/[topic]/[date].log"\nack = "disk"\n'
         'rotate = "4KB"\nkeep = "1d"\n[[table]]\nname = "rows"\ncolumns = "a:U64"\n'
+        f'path = "{tmp_path}/rows"\n'
     )
     with hub_process("--config", str(config), environment=clock.environment) as hub:
         yield hub

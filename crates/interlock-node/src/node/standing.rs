@@ -1,7 +1,7 @@
 //! The state of a node, for status pages, metrics, and callers that decide whether to use it.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use interlock_log::checkpoint::Place;
 use interlock_log::entry::{Body, Entry};
@@ -141,6 +141,21 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             cut: self.keeping.cut,
             told: self.told.clone(),
         }
+    }
+
+    /// Returns whether nothing will be due within this time: no client waits, nothing is under way,
+    /// and no row expires.
+    pub fn rests(&self, time: Duration) -> bool {
+        let by = (self.read_at.elapsed() + time).as_millis() as u64;
+        let due = self.replica.state().machine.as_ref().and_then(M::next_due);
+        due.is_none_or(|due| self.replica.deadline(by, 0) < due)
+            && self.takes()
+            && self.log.under_way().0 == 0
+            && self.answers.is_empty()
+            && self.acks.count() == 0
+            && !self.replica.is_awaited()
+            && !self.replica.is_asked()
+            && !self.saver.is_busy()
     }
 
     /// Forgets the history and reads the log anew: from its beginning or, if it was trimmed, from the

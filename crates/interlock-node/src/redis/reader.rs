@@ -110,15 +110,6 @@ impl Reader {
             }
             _ => return,
         }
-        match self.checked {
-            // The connection is new, and has just asked.
-            None => self.checked = Some(now),
-            Some(then) if now >= then + CHECKED => {
-                link.ask_role();
-                self.checked = Some(now);
-            }
-            Some(_) => {}
-        }
         (self.asked, self.asked_at, self.is_waiting) = (self.count, now, self.may_wait);
         let (id, count) = (self.id().to_string(), self.count.to_string());
         let (id, count) = (id.as_bytes(), count.as_bytes());
@@ -130,6 +121,17 @@ impl Reader {
         } else {
             let read: [&[u8]; 6] = [b"XREAD", b"COUNT", count, b"STREAMS", stream, id];
             link.ask(Asked::Read, &read);
+        }
+        // After the read, which the engine answers when the wait is over: so all answers come at the
+        // same time, and before those that make the entries count.
+        match self.checked {
+            // The connection is new, and has just asked.
+            None => self.checked = Some(now),
+            Some(then) if now >= then + CHECKED => {
+                link.ask_role();
+                self.checked = Some(now);
+            }
+            Some(_) => {}
         }
         if self.is_checked() {
             link.ask(Asked::Known, &[b"XRANGE", stream, id, id]);
