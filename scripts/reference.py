@@ -59,7 +59,7 @@ from interlock.hub.config.users import USERS
 from interlock.hub.serve.figures import FIGURES, STORE_FIGURES, TABLE_FIGURES, Figure, metric_name
 from interlock.metrics.exporter import EXPORTER_FAMILIES
 from interlock.metrics.families import OUTCOMES, WORKER_FAMILIES
-from interlock.outbox.postgres.exporter import OUTBOX_FAMILIES
+from interlock.outbox.exporter import OUTBOX_FAMILIES
 from interlock.runtime.queue_figures import MOST_QUEUES, QUEUE_FAMILIES, STATES, Family
 from interlock.table.kinds import KINDS
 from interlock.worker.message.meter import BOUNDS, MOST_LOOKED_AT, MOST_TASKS

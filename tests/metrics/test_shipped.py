@@ -21,7 +21,7 @@ from interlock.hub.serve.figures import FIGURES, PREFIX, STORE_FIGURES, TABLE_FI
 from interlock.metrics import shipped
 from interlock.metrics.exporter import EXPORTER_FAMILIES
 from interlock.metrics.families import WORKER_FAMILIES
-from interlock.outbox.postgres.exporter import OUTBOX_FAMILIES
+from interlock.outbox.exporter import OUTBOX_FAMILIES
 from interlock.runtime.queue_figures import QUEUE_FAMILIES
 from tests.cluster.nodes import NodeProcess
 from tests.metrics import kitchen

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -20,6 +22,7 @@ from interlock.client.admin.server import Server
 from interlock.client.faces.client import connect as connect_engine
 from interlock.outbox import Outbox
 from interlock.outbox import relay as relays
+from interlock.outbox.exporter import OutboxExporter
 from interlock.outbox.postgres import admin
 from interlock.outbox.postgres.database import LOCK
 from interlock.retry import Retry
@@ -140,9 +143,9 @@ def test_dead_and_held_rows_say_their_error_and_the_command(
     with place.app.worker(threads=1):
         dead = place.send(-1)
         held = place.outbox.send(place.seen, place.block, -2).id
-        text = place.until(dead, "dead; `interlock postgres requeue")
+        text = place.until(dead, "dead; `interlock outbox requeue")
         assert "attempt 1 failed: RuntimeError: below zero" in text
-        text = place.until(held, "held; `interlock postgres requeue")
+        text = place.until(held, "held; `interlock outbox requeue")
         assert "attempt 1 failed: RuntimeError: below zero" in text
         found = place.status()
         assert (found.dead, found.held) == (1, 1)
@@ -241,3 +244,76 @@ def test_status_says_that_a_relay_stands_still_if_it_has_the_lock_and_does_not_r
         )
         assert main(["postgres", "status", "--database", place.url]) == 0
         assert "host pid 1 stands still" in capsys.readouterr().out
+
+
+# -- An SQLite file -------------------------------------------------------------------------------
+
+
+class FilePlace:
+    """An app with an outbox in a file, whose handlers wait until they may end."""
+
+    def __init__(self, path: Path, engine: str = "memory://", window: int = 100) -> None:
+        self.url = f"sqlite:///{path}"
+        self.app = App(engine, retry=Retry(attempts=1))
+        self.outbox = Outbox(self.app, self.url, window=window)
+        self.outbox.migrate()
+        self.db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self.go, self.begun = threading.Event(), threading.Event()
+
+        @self.app.task(keys="key:{n}", result_ttl=60)
+        def work(n: int) -> None:
+            self.begun.set()
+            self.go.wait(30)
+            if n < 0:
+                raise RuntimeError("below zero")
+
+        self.work = work
+
+    def send(self, n: int) -> int:
+        return self.outbox.send(self.db, self.work, n).id
+
+    def until(self, id: int, text: str) -> None:
+        wait_for(lambda: text in str(self.outbox.explain(id)), f"not {text!r}")
+
+
+def test_a_row_in_a_file_is_explained_from_its_transaction_to_its_result(tmp_path: Path) -> None:
+    place = FilePlace(tmp_path / "bank.db", window=2)
+    first, second, third = (place.send(1) for _ in range(3))
+    text = str(place.outbox.explain(second))
+    assert f"row {second}: number 2 waits for the relay behind 1 row; no relay works" in text
+    with place.app.worker(threads=2):
+        place.until(third, "behind 0 rows; the window is full: key key:1 has 2 rows in it")
+        place.until(second, "is in the engine as message")
+        found = place.outbox.explain(second)
+        assert found.waits is not None
+        assert [node.state for node in found.waits.nodes] == ["waiting", "leased"]
+        place.go.set()
+        dead = place.send(-1)
+        place.until(dead, "dead; `interlock outbox requeue")
+        place.until(first, "it was settled as acked; its result is kept")
+        wait_for(lambda: place.outbox.job(place.work, third).state() == "acked", "not handled")
+    assert "the id was not given yet" in place.outbox.explain(dead + 1).reason
+    place.db.close()
+    place.app.close()
+
+
+def test_the_command_and_the_exporter_show_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    place = FilePlace(tmp_path / "bank.db")
+    sent = place.send(1)
+    assert main(["outbox", "explain", str(sent), "--database", place.url, "--url", ""]) == 0
+    assert "no relay works" in capsys.readouterr().out
+    assert main(["outbox", "explain", "9", "--database", place.url, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["state"] == "missing"
+    exporter = OutboxExporter(place.url, "interlock")
+    assert 'interlock_outbox_rows{state="waiting"} 1' in exporter.text()
+    place.go.set()
+    with place.app.worker(threads=1):
+        place.outbox.job(place.work, sent).result(20)
+        assert f'interlock_outbox_relay{{relay="{ME}"}} 1' in exporter.text()
+        assert "interlock_outbox_results 1" in exporter.text()
+    place.db.close()
+    (tmp_path / "bank.db").rename(tmp_path / "gone.db")
+    assert "interlock_outbox_up 0" in exporter.text()
+    assert "does not exist" in caplog.text

@@ -19,8 +19,8 @@ import redis
 
 from interlock.app import App
 from interlock.outbox import Outbox
+from interlock.outbox.explanation import RowExplanation
 from interlock.outbox.postgres import schema
-from interlock.outbox.postgres.explanation import RowExplanation
 from tests.hub.servers import needs_hub
 from tests.outbox.bank import TABLES
 from tests.outbox.storm import Engine, Storm, hub, memory_redis, repeat

@@ -15,7 +15,7 @@ from interlock.cli.flags import Flag, listening, positive
 from interlock.cli.queue.subcommand import BAD_INPUT, URL, address, failed
 
 if TYPE_CHECKING:
-    from interlock.outbox.postgres.exporter import OutboxExporter
+    from interlock.outbox.exporter import OutboxExporter
 
 ADDRESS = Flag(
     "--port",
@@ -123,8 +123,8 @@ def serve(url: str, given: argparse.Namespace) -> int:
 
 def _outbox(given: argparse.Namespace) -> OutboxExporter | None:
     """Return the metrics of the outbox, if its database is named."""
+    from interlock.outbox.exporter import OutboxExporter
     from interlock.outbox.postgres.driver import URL as VARIABLE
-    from interlock.outbox.postgres.exporter import OutboxExporter
 
     url = given.database or os.environ.get(VARIABLE)
     return OutboxExporter(url, given.schema) if url else None

@@ -145,10 +145,8 @@ def requeue(given: argparse.Namespace) -> int:
 
 def explain(given: argparse.Namespace) -> int:
     """Print what a row waits for."""
-    from interlock.outbox.postgres import explanation
+    from interlock.outbox import explanation
 
-    if _is_file(given):
-        raise ValueError("explain is for PostgreSQL; see `interlock queue explain`")
     with contextlib.ExitStack() as opened:
         connection = opened.enter_context(_connected(given))
         operator = None
@@ -159,7 +157,8 @@ def explain(given: argparse.Namespace) -> int:
             from interlock.client.faces.client import connect
 
             operator = Operator(Server(opened.enter_context(connect(url))))
-        found = explanation.explain(connection, given.schema, given.id, operator)
+        admin = _module(given, "admin")
+        found = explanation.explain(admin, connection, given.schema, given.id, operator)
     if given.json:
         print(json.dumps(dataclasses.asdict(found), default=os.fsdecode))
     else:

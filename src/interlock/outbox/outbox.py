@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -11,7 +12,7 @@ from interlock.app.task import AsyncTask, Task
 from interlock.errors import PayloadError
 from interlock.outbox import connections
 from interlock.outbox.postgres.database import Database
-from interlock.outbox.postgres.driver import SCHEMA, connect, named_url
+from interlock.outbox.postgres.driver import SCHEMA, named_url
 from interlock.outbox.postgres.rights import with_grants
 from interlock.outbox.results import Results
 from interlock.outbox.row_job import RowJob
@@ -23,8 +24,8 @@ from interlock.retry import whole
 if TYPE_CHECKING:
     from interlock.app import envelope
     from interlock.app.middleware import Hooks
+    from interlock.outbox.explanation import RowExplanation
     from interlock.outbox.handling import RowInvocation
-    from interlock.outbox.postgres.explanation import RowExplanation
     from interlock.outbox.relay import Relay
     from interlock.outbox.sqlite.database import SQLiteDatabase
     from interlock.retry import Retry
@@ -306,17 +307,18 @@ class Outbox:
         Raises:
             WrongVersion: the database has no tables of this release.
             InterlockError: the engine does not answer, or refuses.
-            Exception: what psycopg raises.
+            Exception: what the database's library raises.
         """
         from interlock.client.admin.operator import Operator
         from interlock.client.admin.server import Server
-        from interlock.outbox.postgres.explanation import explain
+        from interlock.outbox.explanation import explain
 
-        if not isinstance(self.database, Database):
-            raise ValueError("explain() is for PostgreSQL; see `interlock queue explain`")
+        kind = "sqlite" if self.database.is_local else "postgres"
+        admin = importlib.import_module(f"interlock.outbox.{kind}.admin")
         self.app._open("default")
-        with contextlib.closing(connect(self.database.url, "interlock explain")) as connection:
-            return explain(connection, self.schema, id, Operator(Server(self.app._client)))
+        with contextlib.closing(self.database.results_connection()) as connection:
+            operator = Operator(Server(self.app._client))
+            return explain(admin, connection, self.schema, id, operator)
 
     # -- For the app: see interlock.app.row -------------------------------------------------------
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from interlock.outbox.explanation import Row
 from interlock.outbox.postgres import schema as schemas
 from interlock.outbox.postgres.database import LOCK
 from interlock.outbox.postgres.driver import quoted
 
-__all__ = ["DeadRow", "Status", "active_relay", "check", "dead", "requeue", "status"]
+__all__ = [
+    "DeadRow", "Status", "active_relay", "check", "count_ahead", "dead", "find", "fullest",
+    "missing", "prefix", "requeue", "status",
+]  # fmt: skip
+
+prefix = schemas.prefix_on_timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +189,69 @@ def check(connection: Any, schema: str) -> list[str]:
             "set it with setval()"
         )
     return found
+
+
+# -- For the explanation of a row -----------------------------------------------------------------
+
+
+def find(connection: Any, schema: str, id: int) -> Row | None:
+    """Return a row, if it is there. Raises WrongVersion."""
+    schemas.prefix(connection, schema)
+    table = f"{quoted(schema)}.outbox"
+    found = connection.execute(
+        "select o.number, o.queue, o.task, o.keys || o.shared, o.attempts, coalesce(o.error, ''), "
+        "o.state, m.position, m.waits "
+        f"from {table}_rows o, {table}_meta m where o.id = %s",
+        (id,),
+    ).fetchone()
+    if found is None:
+        return None
+    number, queue, task, keys, *rest = found
+    return Row(number, queue, task, [bytes(key) for key in keys], *rest)
+
+
+def missing(connection: Any, schema: str, id: int) -> str:
+    """Return why a row is not there, in words."""
+    table = f"{quoted(schema)}.outbox"
+    last, open_now, state = connection.execute(
+        "select (select coalesce(pg_sequence_last_value(pg_get_serial_sequence(%s, 'id')), 0)), "
+        "(select count(distinct virtualtransaction) from pg_locks "
+        "where locktype = 'transactionid' and mode = 'ExclusiveLock' and granted), "
+        f"(select state from {table}_results where id = %s)",
+        (table, id),
+    ).fetchone()
+    if state is not None:
+        return f"it was settled as {state}; its result is kept"
+    if id > last:
+        return "no such row: this id was not given yet"
+    if open_now:
+        return (
+            f"no such row: it was handled or rolled back, or is in one of {open_now} open "
+            f"{'transaction' if open_now == 1 else 'transactions'} of the server"
+        )
+    return "no such row: it was handled, or its transaction was rolled back"
+
+
+def count_ahead(connection: Any, schema: str, row: Row) -> int:
+    """Return the number of rows that the relay reads before this one."""
+    found: int = connection.execute(
+        f"select count(*) from (select 1 from {quoted(schema)}.outbox_rows "
+        f"where number > %s and number < %s and state is distinct from 'dead' limit {MOST_COUNTED})"
+        " x",
+        (row.position, row.number),
+    ).fetchone()[0]
+    return found
+
+
+def fullest(connection: Any, schema: str, position: int) -> tuple[bytes, int] | None:
+    """Return the key that has most rows in the window, and their number."""
+    found = connection.execute(
+        "select key, count(*) from (select unnest(keys || shared) as key "
+        f"from {quoted(schema)}.outbox_rows where number <= %s and state is distinct from 'dead' "
+        f"limit {MOST_COUNTED}) x group by key order by 2 desc, 1 limit 1",
+        (position,),
+    ).fetchone()
+    return None if found is None else (bytes(found[0]), found[1])
 
 
 MOST_COUNTED = 1_000_000

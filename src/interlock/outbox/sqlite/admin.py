@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from interlock.outbox.postgres.admin import DeadRow, Status
+from interlock.outbox.explanation import Row
+from interlock.outbox.postgres.admin import MOST_COUNTED, DeadRow, Status
 from interlock.outbox.sqlite import schema as schemas
 from interlock.outbox.sqlite.lock import holder
 from interlock.outbox.sqlite.position import NOW
 from interlock.outbox.sqlite.schema import ORDER
 
-__all__ = ["check", "dead", "requeue", "status"]
+__all__ = [
+    "active_relay", "check", "count_ahead", "dead", "find", "fullest", "missing", "prefix",
+    "requeue", "status",
+]  # fmt: skip
+
+prefix = schemas.prefix
 
 
 def status(connection: sqlite3.Connection, schema: str) -> Status:
@@ -30,7 +38,7 @@ def status(connection: sqlite3.Connection, schema: str) -> Status:
         f"{NOW} - m.reported, m.waits "
         f'from "{schema}_outbox_meta" m left join "{schema}_outbox" o'
     ).fetchone()
-    relay = holder(_path(connection))
+    relay = active_relay(connection, schema)
     return Status(
         schemas.VERSION, waiting, relayed, oldest, held, gone, kept, relay, reported, 0,
         waits if relay else None,
@@ -45,10 +53,9 @@ def dead(connection: sqlite3.Connection, schema: str, limit: int = 100) -> list[
         f"{NOW} - created from \"{schema}_outbox\" where state = 'dead' order by id limit ?",
         (limit,),
     ).fetchall()
-    unpack = msgspec.msgpack.decode
     return [
         DeadRow(id, queue, task, [key.decode(errors="backslashreplace")
-                                  for key in unpack(keys) + unpack(shared)], *rest)
+                                  for key in _keys(keys) + _keys(shared)], *rest)
         for id, queue, task, keys, shared, *rest in found
     ]  # fmt: skip
 
@@ -114,6 +121,73 @@ def check(connection: sqlite3.Connection, schema: str) -> list[str]:
         if text != "ok":
             found.append(text)
     return found
+
+
+# -- For the explanation of a row -----------------------------------------------------------------
+
+
+def find(connection: sqlite3.Connection, schema: str, id: int) -> Row | None:
+    """Return a row, if it is there. Raises WrongVersion."""
+    schemas.prefix(connection, schema)
+    found = connection.execute(
+        f"select {ORDER}, queue, task, keys, shared, attempts, coalesce(error, ''), state, "
+        f'm.position, m.waits from "{schema}_outbox" o, "{schema}_outbox_meta" m where id = ?',
+        (id,),
+    ).fetchone()
+    if found is None:
+        return None
+    number, queue, task, keys, shared, *rest = found
+    return Row(number, queue, task, [*_keys(keys), *_keys(shared)], *rest)
+
+
+def missing(connection: sqlite3.Connection, schema: str, id: int) -> str:
+    """Return why a row is not there, in words."""
+    last, state = connection.execute(
+        "select (select coalesce(max(seq), 0) from sqlite_sequence where name = ?), "
+        f'(select state from "{schema}_outbox_results" where id = ?)',
+        (f"{schema}_outbox", id),
+    ).fetchone()
+    if state is not None:
+        return f"it was settled as {state}; its result is kept"
+    if id > last:
+        return "no such row: the transaction that has this id is open, or the id was not given yet"
+    return "no such row: it was handled"
+
+
+def active_relay(connection: sqlite3.Connection, schema: str) -> str | None:
+    """Return the host and the process id of the relay that has the lock; None if none has it."""
+    return holder(_path(connection))
+
+
+def count_ahead(connection: sqlite3.Connection, schema: str, row: Row) -> int:
+    """Return the number of rows that the relay reads before this one."""
+    found: int = connection.execute(
+        f'select count(*) from (select 1 from "{schema}_outbox" where {ORDER} > ? and {ORDER} < ? '
+        f"and state is not 'dead' limit {MOST_COUNTED})",
+        (row.position, row.number),
+    ).fetchone()[0]
+    return found
+
+
+def fullest(connection: sqlite3.Connection, schema: str, position: int) -> tuple[bytes, int] | None:
+    """Return the key that has most rows in the window, and their number."""
+    rows = connection.execute(
+        f"select keys, shared from \"{schema}_outbox\" where {ORDER} <= ? and state is not 'dead' "
+        f"limit {MOST_COUNTED}",
+        (position,),
+    )
+    counts = Counter(
+        itertools.chain.from_iterable((*_keys(keys), *_keys(shared)) for keys, shared in rows)
+    )
+    return max(counts.items(), key=lambda one: (one[1], one[0]), default=None)
+
+
+def _keys(packed: bytes) -> list[bytes]:
+    """Return the keys of a row; none of one that no send wrote."""
+    try:
+        return msgspec.msgpack.decode(packed, type=list[bytes])
+    except (msgspec.MsgspecError, TypeError):
+        return []
 
 
 def _path(connection: Any) -> Path:

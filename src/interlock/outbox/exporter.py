@@ -1,4 +1,4 @@
-"""The metrics of an outbox in PostgreSQL, read from its database on each scrape."""
+"""The metrics of an outbox, read from its database on each scrape."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from interlock.metrics.text import text
 from interlock.outbox.postgres import admin
+from interlock.outbox.postgres.admin import Status
 from interlock.outbox.postgres.driver import connect
 from interlock.outbox.postgres.rights import with_grants
 from interlock.runtime.queue_figures import Family, Sample
@@ -88,7 +89,16 @@ class OutboxExporter:
             with contextlib.suppress(Exception):
                 connection.close()
 
-    def _status(self) -> admin.Status:
+    def _status(self) -> Status:
+        if self._url.startswith("sqlite:"):
+            from interlock.outbox.sqlite import admin as of_file
+            from interlock.outbox.sqlite.database import connect as opened
+            from interlock.outbox.sqlite.database import path_of
+
+            # Opened each time: the path may name another file than before.
+            with contextlib.closing(opened(path_of(self._url))) as file:
+                file.execute(f"pragma busy_timeout = {PATIENCE * 1000}")
+                return of_file.status(file, self._schema)
         if self._connection is None:
             self._connection = connect(self._url, "interlock exporter", connect_timeout=PATIENCE)
         with self._connection.transaction():
@@ -97,7 +107,7 @@ class OutboxExporter:
             return admin.status(self._connection, self._schema)
 
 
-def _told(found: admin.Status) -> list[tuple[Family, list[Sample]]]:
+def _told(found: Status) -> list[tuple[Family, list[Sample]]]:
     states = {"waiting": found.waiting, "relayed": found.relayed, "held": found.held,
               "dead": found.dead}  # fmt: skip
     return [

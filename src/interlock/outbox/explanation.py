@@ -5,19 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from interlock.explanation import Explanation, key_text
-from interlock.outbox.postgres import admin
-from interlock.outbox.postgres import schema as schemas
-from interlock.outbox.postgres.driver import quoted
 from interlock.outbox.rows import dedup
 
 if TYPE_CHECKING:
     from interlock.client.admin.operator import Operator
     from interlock.client.wire.records import Stored
 
-__all__ = ["RowExplanation", "explain"]
+__all__ = ["Row", "RowExplanation", "explain"]
 
 MOST_SEARCHED = 100_000
 """Maximum messages of a key that are compared, to find that of a row."""
@@ -55,57 +52,62 @@ class RowExplanation:
         return "\n".join(lines)
 
 
+class Row(NamedTuple):
+    """A row, and what the relay reports."""
+
+    number: int | None
+    queue: str
+    task: str
+    keys: list[bytes]
+    """Shared ones too."""
+    attempts: int
+    error: str
+    state: str | None
+    position: int
+    waits: str | None
+
+
 def explain(
-    connection: Any, schema: str, id: int, operator: Operator | None = None
+    admin: Any, connection: Any, schema: str, id: int, operator: Operator | None = None
 ) -> RowExplanation:
     """Return what a row waits for.
 
     Args:
+        admin: the module of the database's kind, ``postgres.admin`` or ``sqlite.admin``.
         operator: for the engine; None: only what the database knows.
 
-    Raises WrongVersion, what psycopg raises, and InterlockError of the engine.
+    Raises WrongVersion, what the database's library raises, and InterlockError of the engine.
     """
-    schemas.prefix(connection, schema)
-    table = f"{quoted(schema)}.outbox"
-    row = connection.execute(
-        "select o.number, o.queue, o.task, o.keys || o.shared, o.attempts, coalesce(o.error, ''), "
-        "o.state, m.position, m.waits "
-        f"from {table}_rows o, {table}_meta m where o.id = %s",
-        (id,),
-    ).fetchone()
+    row: Row | None = admin.find(connection, schema, id)
     if row is None:
-        return RowExplanation(id, "missing", _missing(connection, table, id))
-    number, queue, task, keys, attempts, error, state, position, waits = row
-    keys = [bytes(key) for key in keys]
-    known = {
-        "queue": queue, "task": task, "number": number, "attempts": attempts, "error": error,
+        return RowExplanation(id, "missing", admin.missing(connection, schema, id))
+    number, queue, state = row.number, row.queue, row.state
+    known: dict[str, Any] = {
+        "queue": queue, "task": row.task, "number": number, "attempts": row.attempts,
+        "error": row.error,
     }  # fmt: skip
     if state == "dead":
-        reason = f"dead; `interlock postgres requeue {id}` returns it to the end of the order"
+        reason = f"dead; `interlock outbox requeue {id}` returns it to the end of the order"
         return RowExplanation(id, "dead", reason, **known)
     if number is None:
         reason = "it has no number, because the trigger zz_outbox_arrive did not run; see `check`"
         return RowExplanation(id, "waiting", reason, **known)
-    if number > position:
-        (ahead,) = connection.execute(
-            f"select count(*) from (select 1 from {table}_rows where number > %s and number < %s "
-            f"and state is distinct from 'dead' limit {admin.MOST_COUNTED}) x",
-            (position, number),
-        ).fetchone()
+    if number > row.position:
+        ahead = admin.count_ahead(connection, schema, row)
         reason = f"number {number} waits for the relay behind {_rows(ahead)}; " + _relay(
-            connection, schema, position, waits
+            admin, connection, schema, row
         )
         return RowExplanation(id, "waiting", reason, ahead=ahead, **known)
     held = state == "held"
     reason = f"number {number} is in the engine" + (
-        f", held; `interlock postgres requeue {id}`, then `retry` its message" if held else ""
+        f", held; `interlock outbox requeue {id}`, then `retry` its message" if held else ""
     )
     if operator is None:
         found = None
         reason += "; name the engine to see what it waits for there"
     else:
-        prefix = schemas.prefix_on_timeline(connection, schema)
-        found = _message(operator, queue, keys, dedup(prefix, number, id).encode())
+        name = dedup(admin.prefix(connection, schema), number, id)
+        found = _message(operator, queue, row.keys, name.encode())
         reason += (
             f" as message {found.id} of queue {queue!r}, {found.state}" if found is not None
             else f"; queue {queue!r} does not have it: it is handled now, it comes later in the "
@@ -121,45 +123,22 @@ def explain(
     )
 
 
-def _missing(connection: Any, table: str, id: int) -> str:
-    (last, open_now) = connection.execute(
-        "select (select coalesce(pg_sequence_last_value(pg_get_serial_sequence(%s, 'id')), 0)), "
-        "(select count(distinct virtualtransaction) from pg_locks "
-        "where locktype = 'transactionid' and mode = 'ExclusiveLock' and granted)",
-        (table,),
-    ).fetchone()
-    if id > last:
-        return "no such row: this id was not given yet"
-    if open_now:
-        return (
-            f"no such row: it was handled or rolled back, or is in one of {open_now} open "
-            f"{'transaction' if open_now == 1 else 'transactions'} of the server"
-        )
-    return "no such row: it was handled, or its transaction was rolled back"
-
-
-def _relay(connection: Any, schema: str, position: int, waits: str | None) -> str:
+def _relay(admin: Any, connection: Any, schema: str, row: Row) -> str:
     relay = admin.active_relay(connection, schema)
     if relay is None:
         return "no relay works: start a worker of the app"
-    if waits is None:
+    if row.waits is None:
         return f"the relay ({relay}) puts the rows"
-    if waits.startswith(FULL):
-        return f"{waits}: {_fullest(connection, schema, position)}"
-    return f"the relay ({relay}) waits: {waits}"
+    if row.waits.startswith(FULL):
+        return f"{row.waits}: {_fullest(admin.fullest(connection, schema, row.position))}"
+    return f"the relay ({relay}) waits: {row.waits}"
 
 
-def _fullest(connection: Any, schema: str, position: int) -> str:
+def _fullest(found: tuple[bytes, int] | None) -> str:
     """Return which key has most rows in the window."""
-    found = connection.execute(
-        "select key, count(*) from (select unnest(keys || shared) as key "
-        f"from {quoted(schema)}.outbox_rows where number <= %s and state is distinct from 'dead' "
-        f"limit {admin.MOST_COUNTED}) x group by key order by 2 desc, 1 limit 1",
-        (position,),
-    ).fetchone()
     if found is None:
         return "its rows have no keys; too few workers handle them"
-    return f"key {key_text(bytes(found[0]))} has {_rows(found[1])} in it"
+    return f"key {key_text(found[0])} has {_rows(found[1])} in it"
 
 
 def _message(operator: Operator, queue: str, keys: list[bytes], dedup: bytes) -> Stored | None:
