@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -90,6 +91,76 @@ def test_a_page_of_messages_or_hot_keys_is_one_command_on_the_hub(hub_url: str, 
         assert costs.of(lambda: queue.messages(5, after=ids[-1])) == 1
         assert costs.of(lambda: queue.hot_keys(5)) == 1
         assert [one.id for one in queue.messages(9)][:5] == ids
+
+
+def text(key: object) -> str:
+    return key.decode() if isinstance(key, bytes) else str(key)
+
+
+def hot_keys(queue: RemoteQueue[Any], n: int) -> list[tuple[str, int]]:
+    return [(text(one.key), one.depth) for one in queue.hot_keys(n)]
+
+
+@pytest.mark.parametrize("each", [2, 40], ids=["two on each key", "40 on each key"])
+def test_hot_keys_cost_the_same_in_a_long_queue_on_redis(redis_url: str, each: int) -> None:
+    taken = []
+    for count in (8_000, 24_000):
+        with Costs(redis_url) as costs:
+            queue = costs.queue(0)
+            for start in range(0, count, 1_000):
+                queue.put_many(range(start, start + 1_000), keys=lambda n: f"key {n // each}")
+            taken.append(costs.of(lambda: queue.hot_keys(5)))  # noqa: B023
+            assert [one.depth for one in queue.hot_keys(5)] == [each] * 5
+    few, many = taken
+    assert many < 1.5 * few
+
+
+def test_hot_keys_of_a_queue_on_redis_are_exact_while_it_changes(redis_url: str) -> None:
+    chance = random.Random(5)
+    with Costs(redis_url) as costs:
+        queue = costs.queue(0)
+        stored = redis.Redis(port=int(redis_url.rpartition(":")[2]))
+        depths: Counter[str] = Counter()
+        for step in range(400):
+            if chance.random() < 0.55:
+                keys = {f"key {chance.randrange(chance.choice((5, 60, 3_000)))}" for _ in range(2)}
+                count = chance.choice((1, 30))
+                queue.put_many(range(count), keys=lambda _, keys=keys: sorted(keys))  # type: ignore[misc]
+                depths.update(list(keys) * count)
+            elif depths:
+                for lease in queue.get_many(chance.choice((1, 20)), timeout=0):
+                    depths.subtract(map(text, lease.keys))
+                    lease.ack()
+            depths = +depths
+            if step % 200 == 150:
+                # As a release stored it that listed no depths.
+                stored.delete(f"il:{{{queue.name}}}:dep")
+            if step % 10 == 0:
+                n = chance.choice((1, 5, 40, 3_000))
+                deepest = sorted(depths.items(), key=lambda one: (-one[1], one[0]))[:n]
+                assert hot_keys(queue, n) == deepest
+        while depths:
+            for lease in queue.get_many(1_000, timeout=20):
+                depths.subtract(map(text, lease.keys))
+                lease.ack()
+            depths = +depths
+        assert queue.hot_keys(5) == []
+        assert not stored.exists(f"il:{{{queue.name}}}:dep")
+        stored.close()
+
+
+def test_hot_keys_of_a_queue_on_redis_are_exact_if_thousands_are_deep(redis_url: str) -> None:
+    with Costs(redis_url) as costs:
+        queue = costs.queue(0)
+        depths = {f"key {n}": 4 + n % 2 for n in range(1_100)} | {"deep": 9, "single": 1}
+        for turn in range(9):
+            keys = [key for key, depth in depths.items() if depth > turn]
+            queue.put_many(keys[:1_000], keys=str)
+            if keys[1_000:]:
+                queue.put_many(keys[1_000:], keys=str)
+        deepest = sorted(depths.items(), key=lambda one: (-one[1], one[0]))
+        for n in (1, 600, 1_024, 2_000):
+            assert hot_keys(queue, n) == deepest[:n]
 
 
 def test_the_next_page_from_the_front_costs_the_same_in_a_long_queue_on_redis(

@@ -78,7 +78,14 @@ def test_libraries_of_two_wire_versions_can_be_installed_together(bare: redis.Re
 
 def test_the_version_reports_wire_hash_and_features(connection: redis.Redis) -> None:
     reply: Any = connection.fcall("il1_version", 0)
-    features = [b"keys=1024", b"release=" + __version__.encode(), b"layout=2", b"events", b"larger"]
+    features = [
+        b"keys=1024",
+        b"release=" + __version__.encode(),
+        b"layout=2",
+        b"events",
+        b"larger",
+        b"deepest",
+    ]
     assert reply == [b"1", Library().hash.encode(), *features]
 
 

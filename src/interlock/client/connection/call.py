@@ -72,6 +72,8 @@ class Engine:
         self.servers: dict[str, Server] = {}
         self.is_ordered = self._memory is not None
         """Every server known lists messages and keys in order."""
+        self.finds_deepest = self.is_ordered
+        """Every server known begins il1_hot with the deepest lanes."""
         self.lists_ids = False
         """Every server known lists ids without the messages."""
         self.is_older = False
@@ -346,6 +348,8 @@ class Engine:
                     every = self.servers.values()
                     self.is_older = any("events" not in one.features for one in every)
                     self.is_ordered = all("ordered" in one.features for one in every)
+                    deepest = {"ordered", "deepest"}
+                    self.finds_deepest = all(deepest & one.features for one in every)
                     self.lists_ids = all("larger" in one.features for one in every)
                     if not parks:
                         yield from server_settings.watched(address, patience.share())

@@ -152,7 +152,7 @@ class Operations:
         """Return the deepest lanes; it scans all, unless the server begins with the deepest."""
         n = check_limit("hot_keys()", n, named="n")
         cursor, depths = yield from wire_queue.hot(self.on(session), b"0")
-        is_enough = len(depths) >= n and self._handle.engine.is_ordered
+        is_enough = len(depths) >= n and self._handle.engine.finds_deepest
         while cursor != b"0" and not is_enough:
             cursor, some = yield from wire_queue.hot(self.on(session), cursor)
             depths |= some

@@ -99,7 +99,7 @@ class Watch:
         if not deep and not lanes:
             self._lanes_told.clear()
             return
-        # One step of il1_hot covers only some of thousands of lanes; all steps would cost too much.
+        # One step of il1_hot has the deepest lanes; all steps would cost too much.
         _, depths = yield from wire.hot(self._operations.on(session), b"0")
         if deep:
             self._depth_told = depth

@@ -51,8 +51,8 @@ local function replies_of(q)
 end
 
 local ALL = {
-  'c', 'o', 'y', 'al', 'n', 'v', 'fk', 'rk', 'fu', 'ru', 'due', 'u', 'uw', 'x', 'xo', 'res', 'rz', 'ro', 'pk',
-  'back', 'held', 'ba', 'bn', 'opening', 'late', 'unf', 'ko', 'w:any', 'w:keyed', 'w:unkeyed', 'w:room', 'w:needs',
+  'c', 'o', 'y', 'al', 'n', 'v', 'dep', 'fk', 'rk', 'fu', 'ru', 'due', 'u', 'uw', 'x', 'xo', 'res', 'rz', 'ro',
+  'pk', 'back', 'held', 'ba', 'bn', 'opening', 'late', 'unf', 'ko', 'w:any', 'w:keyed', 'w:unkeyed', 'w:room', 'w:needs',
   'w:turn', 'w:settled',
   'told:any', 'told:keyed', 'told:unkeyed', 'ev', 'w:events',
   'workers', 'workers:until', 'workers:said', 'workers:asked',

@@ -48,6 +48,9 @@ local function commit(q, field, value)
     for _, h in ipairs(q.used) do
       flush(q, h)
     end
+    if q.classes then
+      write_classes(q)
+    end
   end
   wake_all(q)
   if q.watched and #q.events > 0 then

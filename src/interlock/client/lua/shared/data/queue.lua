@@ -8,6 +8,7 @@
 -- | y | payloads that are long, by id |
 -- | al | of messages that were delayed: the place of an id |
 -- | n, v | the node behind and the node before a place on a key |
+-- | dep | the keys of lanes of three or more messages, by the class of their depth |
 -- | fk, rk, fu, ru | the ready: as they were put, and the others; with keys, and without |
 -- | due | all that falls due, by time |
 -- | u, uw | dedup strings; those that are forgotten, by time |
@@ -57,7 +58,7 @@ local KNOWN = { count = 0, most = 100 }
 -- At the end of a call: messages are large. `clean`: nothing is in its tables, so that the next one has them.
 local function let_go(q, clean)
   q.counters, q.loaded, q.rare, q.ahead, q.kept = false, false, false, false, false
-  q.options, q.first, q.caller = false, false, false
+  q.options, q.first, q.caller, q.classes = false, false, false, false
   q.forgot, q.stamp = false, false
   q.ended, q.revived = false, false
   if not clean then

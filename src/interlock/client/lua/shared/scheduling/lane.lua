@@ -54,6 +54,41 @@ local function lane_of(q, text)
   return lane
 end
 
+-- The smallest depth of a lane's class, from 3 on: two classes share each doubling, so that a class begins at 1 or 1.5
+-- times a power of two. A lane that goes up and down between one and two messages costs nothing.
+local function class_of(depth)
+  if depth < 3 then
+    return 0
+  end
+  local part, power = math.frexp(depth)
+  return (part < 0.75 and 0.5 or 0.75) * 2 ^ power
+end
+
+-- A lane is as deep as `depth`, and `deeper` is where it was or that: if a class begins there, the lane has another
+-- one. The call writes it at its end (see write_classes()).
+local function note_depth(q, key, depth, deeper)
+  local part = math.frexp(deeper)
+  if (part == 0.5 or part == 0.75) and deeper > 2 then
+    q.classes = q.classes or {}
+    q.classes[key] = class_of(depth)
+  end
+end
+
+-- Lanes of one or two messages are not in dep.
+local function write_classes(q)
+  local listed, gone = {}, {}
+  for key, class in pairs(q.classes) do
+    if class == 0 then
+      gone[#gone + 1] = key
+    else
+      listed[#listed + 1], listed[#listed + 2] = digits(class), key
+    end
+  end
+  bulk('ZADD', q.dep, listed)
+  bulk('ZREM', q.dep, gone)
+  q.classes = false
+end
+
 local function lane_text(lane)
   if lane.depth == 1 then
     local shared = string_byte(lane.head) == 115 -- 's'

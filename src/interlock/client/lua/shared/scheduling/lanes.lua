@@ -19,6 +19,7 @@ local function link_behind(q, l, text, place, key, mode)
   set(hash(q, 'n'), string_sub(lane.tail, 2) .. key, node)
   set(hash(q, 'v'), place .. key, lane.tail)
   lane.tail, lane.depth = node, lane.depth + 1
+  note_depth(q, key, lane.depth, lane.depth)
   set(l, key, lane_text(lane))
   return blocked
 end
@@ -107,6 +108,7 @@ local function unlink_one(q, place, key)
     lane.head = next
   end
   lane.depth = lane.depth - 1
+  note_depth(q, key, lane.depth, lane.depth + 1)
   if lane.depth == 1 then
     q.counters[N.crowded] = q.counters[N.crowded] - 1
   end
