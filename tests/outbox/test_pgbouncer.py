@@ -24,8 +24,10 @@ MANY = 12
 
 
 @pytest.fixture
-def pool(database: str) -> Iterator[str]:
-    """URL of the database through a PgBouncer with two sessions."""
+def pool(database: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """URL of the database through a PgBouncer with two sessions. The parameter: its mode, and
+    whether it resets a session after each use."""
+    mode, resets = getattr(request, "param", ("transaction", 1))
     program = shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin:" + os.environ["PATH"])
     if program is None:
         missing("no PgBouncer: install pgbouncer")
@@ -36,8 +38,8 @@ def pool(database: str) -> Iterator[str]:
         settings.write_text(
             f"[databases]\n* = host={info['host']} port={info['port']} user={info['user']}\n"
             f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
-            "auth_type = any\npool_mode = transaction\ndefault_pool_size = 2\n"
-            "server_reset_query = discard all\nserver_reset_query_always = 1\n"
+            f"auth_type = any\npool_mode = {mode}\ndefault_pool_size = 2\n"
+            f"server_reset_query = discard all\nserver_reset_query_always = {resets}\n"
         )
         if os.geteuid() == 0:
             # It refuses to run as root.
@@ -110,3 +112,27 @@ def test_sends_and_handlers_work_through_a_pool_of_transactions(
     assert place.effects() == list(range(2 * MANY))
     # A statement that a session does not know would be tried again.
     assert "prepared statement" not in caplog.text
+
+
+@pytest.mark.parametrize("pool", [("transaction", 0), ("transaction", 1)], indirect=True)
+def test_a_relay_whose_transactions_change_their_sessions_does_not_begin_and_says_why(
+    pool: str, database: str, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = Place(pool, connect)
+    place.outbox.send(connect(autocommit=True), place.effect, 1)
+    with place.app.worker(threads=1):
+        wait_for(lambda: "relay_url of the outbox" in caplog.text, "not refused")
+    query = "select count(*) from pg_locks where locktype = 'advisory'"
+    assert place.seen.execute(query).fetchone() == (0,)
+    place.wait_for_rows(1)
+
+
+@pytest.mark.parametrize("pool", [("session", 1)], indirect=True)
+def test_a_relay_works_through_a_pgbouncer_in_session_mode(
+    pool: str, database: str, connect: Connect
+) -> None:
+    place = Place(database, connect, relay_url=pool)
+    place.outbox.send(connect(autocommit=True), place.effect, 1)
+    with place.app.worker(threads=1):
+        place.wait_for_rows(0)
+    assert place.effects() == [1]

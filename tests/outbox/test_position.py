@@ -9,7 +9,7 @@ import pytest
 
 from interlock.app import App
 from interlock.outbox import Outbox
-from interlock.outbox.postgres import schema
+from interlock.outbox.postgres import admin, schema
 from interlock.outbox.postgres.position import Position
 from tests.outbox.conftest import Connect
 
@@ -45,6 +45,11 @@ def send(db: psycopg.Connection[Any], *names: str, early: bool = False) -> None:
 @pytest.fixture
 def reader(connect: Connect) -> psycopg.Connection[Any]:
     return connect(autocommit=True)
+
+
+@pytest.fixture(autouse=True)
+def counts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.outbox.postgres.position.COUNT_PAUSE", 0)
 
 
 @pytest.fixture
@@ -218,6 +223,20 @@ def test_a_full_window_is_read_on_when_rows_are_deleted(
     assert names(reader, position) == [] and position.is_full
 
 
+def test_a_full_window_is_not_counted_again_before_many_times_the_duration_of_the_count(
+    connect: Connect, reader: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.outbox.postgres.position.COUNT_PAUSE", 1e9)
+    position = Position(reader, "interlock", 2)
+    send(connect(autocommit=True), *"abc")
+    assert names(reader, position) == ["a", "b"]
+    assert names(reader, position) == [] and position.is_full
+    reader.execute("delete from interlock.outbox where id = 1")
+    assert names(reader, position) == [] and position.is_full
+    position._next_count = 0.0
+    assert names(reader, position) == ["c"]
+
+
 def test_dead_rows_are_not_read_and_take_no_place_in_the_window(
     connect: Connect, reader: psycopg.Connection[Any]
 ) -> None:
@@ -313,6 +332,26 @@ def test_a_read_ends_at_its_last_row_and_does_not_sort_those_of_later_commits(
         plan = reader.execute(f"explain (analyze, format json) {statement}", values).fetchone()
         assert plan is not None
         assert 5 <= commits_read(plan[0][0]["Plan"]) <= 7
+
+
+def test_the_status_reads_no_more_rows_than_it_counts(
+    connect: Connect, reader: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.outbox.postgres.admin.MOST_COUNTED", 20)
+    sender = connect()
+    for _ in range(100):
+        send(sender, *"abcdefghij")
+        sender.commit()
+    reader.execute("analyze")
+    with reader.transaction():
+        found = admin.status(reader, "interlock")
+        query = (
+            "select sum(seq_tup_read), sum(idx_tup_fetch) from pg_stat_xact_user_tables "
+            "where relname in ('outbox', 'outbox_commits')"
+        )
+        ((whole, by_index),) = reader.execute(query).fetchall()
+    assert found.waiting == 100 and found.oldest is not None
+    assert whole == 0 and by_index < 100
 
 
 def commits_read(plan: dict[str, Any]) -> int:

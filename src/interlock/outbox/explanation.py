@@ -35,7 +35,7 @@ class RowExplanation:
     number: int | None = None
     """The place in the order of commits."""
     ahead: int = 0
-    """Waiting rows that the relay reads before it; counted up to a million."""
+    """Waiting rows that the relay reads before it; counted up to 100,000."""
     attempts: int = 0
     error: str = ""
     message: int | None = None

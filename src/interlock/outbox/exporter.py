@@ -46,7 +46,7 @@ REPORT = Family(
 )  # fmt: skip
 RESULTS = Family(
     "interlock_outbox_results", "gauge",
-    "results of handled calls that are kept; beyond a million it is a lower bound", (),
+    "results of handled calls that are kept; beyond 100,000 it is a lower bound", (),
 )  # fmt: skip
 OUTBOX_FAMILIES = (UP, ROWS, OLDEST, GAPS, RELAY, REPORT, RESULTS)
 

@@ -15,6 +15,7 @@ from interlock.app.row import ROW
 from interlock.errors import PayloadError, RetryAfter
 from interlock.failure import Expired, judged, kept
 from interlock.outbox import connections
+from interlock.outbox.postgres.driver import sqlstate
 from interlock.outbox.postgres.rights import with_grants
 from interlock.outbox.rows import Reference
 from interlock.retry import Retry
@@ -112,6 +113,12 @@ class RowInvocation(Invoked):
         statement = self._outcome(error)
         if statement is None:
             return
+        try:
+            self._write(error, statement)
+        except Exception as failure:
+            self._write(error, _in_ascii(statement, failure))
+
+    def _write(self, error: Exception, statement: Statement) -> None:
         with self._outbox.transactions.begin() as db:
             found = connections.one(db, *statement)
             if type(error) is Expired:
@@ -177,6 +184,12 @@ class RowInvocation(Invoked):
         statement = self._outcome(error)
         if statement is None:
             return
+        try:
+            await self._awrite(error, statement)
+        except Exception as failure:
+            await self._awrite(error, _in_ascii(statement, failure))
+
+    async def _awrite(self, error: Exception, statement: Statement) -> None:
         async with self._outbox.transactions.abegin() as db:
             found = await connections.aone(db, *statement)
             if type(error) is Expired:
@@ -266,6 +279,22 @@ class RowInvocation(Invoked):
             lease.id, lease.task, lease.queue, self._text(error), PAUSE, extra=details(lease),
         )  # fmt: skip
         raise RetryAfter(PAUSE, attempt=False) from error
+
+
+def _in_ascii(statement: Statement, error: Exception) -> Statement:
+    """Return a statement with texts that any database can keep. Raises the error if it has another
+    cause."""
+    if not isinstance(error, UnicodeError) and sqlstate(error) != UNTRANSLATABLE:
+        raise error
+    text, values = statement
+    return text, tuple(
+        each.encode("ascii", "backslashreplace").decode() if isinstance(each, str) else each
+        for each in values
+    )
+
+
+UNTRANSLATABLE = "22P05"
+"""SQLSTATE of a character that the database's encoding does not have."""
 
 
 class StillHeld(Exception):

@@ -9,6 +9,7 @@ from interlock.outbox.explanation import Row
 from interlock.outbox.postgres import schema as schemas
 from interlock.outbox.postgres.database import LOCK
 from interlock.outbox.postgres.driver import quoted
+from interlock.outbox.postgres.position import plan_in_order
 
 __all__ = [
     "DeadRow", "Status", "active_relay", "check", "count_ahead", "dead", "find", "fullest",
@@ -24,16 +25,17 @@ class Status:
 
     version: int
     waiting: int
-    """Rows that the relay has still to read. Beyond a million it is a lower bound."""
+    """Rows that the relay has still to read. Beyond 100,000 it is a lower bound."""
     relayed: int
-    """Rows that the relay has read and that wait for their handlers, including held ones."""
+    """Rows that the relay has read and that wait for their handlers, including held ones. Beyond
+    100,000 it is a lower bound."""
     oldest: float | None
     """Seconds since the oldest row was sent that is neither dead nor held; None if there is none.
-    Among a million rows only those whose number is lowest are compared."""
+    Among 100,000 rows only those whose number is lowest are compared."""
     held: int
     dead: int
     results: int
-    """Results that are kept. Beyond a million it is a lower bound."""
+    """Results that are kept. Beyond 100,000 it is a lower bound."""
     relay: str | None
     """Host and process id of the active relay; None: no relay works."""
     reported: float | None
@@ -65,21 +67,25 @@ def status(connection: Any, schema: str) -> Status:
     live = "state is distinct from 'dead'"
     joined = f"{table}_commits join {table} using (batch)"
     rows = (
-        f"select 1 from {joined} where number {{}} m.position and {live} limit {MOST_COUNTED + 1}"
+        f"select 1 from {joined} where number {{}} m.position and {live} order by number "
+        f"limit {MOST_COUNTED + 1}"
     )
     first = f"select created, state from {joined} order by number limit {MOST_COUNTED}"
-    waiting, behind, relayed, oldest, held, gone, kept, gaps, waits, reported = connection.execute(
-        f"select (select count(*) from ({rows.format('>')}) x), "
-        f"(select last_value from {table}_numbers) - m.position, "
-        f"(select count(*) from ({rows.format('<=')}) x), "
-        "(select extract(epoch from clock_timestamp() - min(created))::float8 "
-        f"from ({first}) x where state is null), "
-        f"(select count(*) from {table} where state = 'held'), "
-        f"(select count(*) from {table} where state = 'dead'), "
-        f"(select count(*) from (select 1 from {table}_results limit {MOST_COUNTED + 1}) x), "
-        "gaps, waits, extract(epoch from clock_timestamp() - reported)::float8 "
-        f"from {table}_meta m"
-    ).fetchone()
+    with connection.transaction():
+        plan_in_order(connection, "local")
+        counts = connection.execute(
+            f"select (select count(*) from ({rows.format('>')}) x), "
+            f"(select last_value from {table}_numbers) - m.position, "
+            f"(select count(*) from ({rows.format('<=')}) x), "
+            "(select extract(epoch from clock_timestamp() - min(created))::float8 "
+            f"from ({first}) x where state is null), "
+            f"(select count(*) from {table} where state = 'held'), "
+            f"(select count(*) from {table} where state = 'dead'), "
+            f"(select count(*) from (select 1 from {table}_results limit {MOST_COUNTED + 1}) x), "
+            "gaps, waits, extract(epoch from clock_timestamp() - reported)::float8 "
+            f"from {table}_meta m"
+        ).fetchone()
+    waiting, behind, relayed, oldest, held, gone, kept, gaps, waits, reported = counts
     relay = active_relay(connection, schema)
     return Status(
         schemas.VERSION,
@@ -174,6 +180,14 @@ def check(connection: Any, schema: str) -> list[str]:
             "the trigger zz_outbox_arrive is missing or disabled: no row gets a number, so no call "
             "is ever handled"
         )
+    for (table,) in connection.execute(
+        "select oid::regclass::text from pg_class where relrowsecurity "
+        "and oid in (%s::regclass, %s::regclass, %s::regclass)",
+        (f"{name}.outbox", f"{name}.outbox_commits", f"{name}.outbox_results"),
+    ).fetchall():
+        found.append(
+            f"row-level security is on for {table}: a row that a policy hides is never handled"
+        )
     ((lost,),) = connection.execute(
         f"select count(*) from {name}.outbox_rows where number is null"
     ).fetchall()
@@ -254,5 +268,5 @@ def fullest(connection: Any, schema: str, position: int) -> tuple[bytes, int] | 
     return None if found is None else (bytes(found[0]), found[1])
 
 
-MOST_COUNTED = 1_000_000
+MOST_COUNTED = 100_000
 """Maximum rows that are counted one by one."""

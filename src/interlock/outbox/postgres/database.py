@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import select
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from interlock.client.transport.thread_link import readable
 from interlock.outbox.postgres import schema as schemas
-from interlock.outbox.postgres.driver import CONNECT_TIMEOUT, connect, database_url, psycopg, quoted
+from interlock.outbox.postgres.driver import (
+    connect,
+    connect_options,
+    database_url,
+    psycopg,
+    quoted,
+)
 from interlock.outbox.postgres.position import Position
 from interlock.outbox.rows import SENT, Reference
 from interlock.outbox.transactions import ENDED
@@ -20,6 +27,12 @@ LOCK = "hashtext('interlock'), hashtext({})"
 """The key of the relay's lock, of the schema's name."""
 HANDLER = "interlock handler"
 RELAY = "interlock relay"
+SETTINGS = """
+select set_config(name, '0', false) from pg_settings where name in ('lock_timeout',
+    'transaction_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout')
+union all select set_config('row_security', 'off', false)"""
+"""For the relay, whatever its role has: its statements are short, and its session idles. Rows that
+a policy hides are an error."""
 
 
 class Database:
@@ -115,9 +128,8 @@ class Database:
     async def aconnect(self) -> Any:
         """Return one of asyncio."""
         return await psycopg().AsyncConnection.connect(
-            self.url, autocommit=True, application_name=HANDLER, connect_timeout=CONNECT_TIMEOUT,
-            **self._options(),
-        )  # fmt: skip
+            self.url, **connect_options(HANDLER), **self._options()
+        )
 
     def _options(self) -> dict[str, Any]:
         # A relay with a URL of its own: a PgBouncer may give each transaction another session,
@@ -165,6 +177,32 @@ class RelayConnection:
     def __init__(self, url: str, schema: str) -> None:
         self.schema = schema
         self.connection = connect(url, RELAY)
+        try:
+            self._check_session(url)
+            self.connection.execute("set statement_timeout = 0")
+            self.connection.execute(SETTINGS)
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def _check_session(self, url: str) -> None:
+        """Raise OperationalError of psycopg if each transaction may have another session."""
+        query = "select pg_backend_pid()"
+        if self.connection.execute(query).fetchone()[0] == self.connection.info.backend_pid:
+            return
+        # Something is in between. If it shares sessions, others see a setting, or this one does not
+        # see it again.
+        query = "select current_setting('interlock.relay', true)"
+        for _ in range(3):
+            drawn = secrets.token_hex(8)
+            self.connection.execute("select set_config('interlock.relay', %s, false)", (drawn,))
+            with contextlib.closing(connect(url, RELAY)) as other:
+                seen = other.execute(query).fetchone()[0]
+            if seen == drawn or self.connection.execute(query).fetchone()[0] != drawn:
+                raise psycopg().OperationalError(
+                    "its transactions change their sessions, as by a PgBouncer in transaction "
+                    "mode: name the database itself, as relay_url of the outbox"
+                )
 
     def prefix(self) -> str:
         """Return the prefix of the rows' dedup strings, and the timeline behind a dot. Raises

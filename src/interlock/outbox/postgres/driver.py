@@ -9,7 +9,8 @@ from typing import Any
 from interlock.client.url import without_password
 from interlock.runtime.installation import needs
 
-__all__ = ["SCHEMA", "connect", "database_url", "named_url", "psycopg", "quoted", "shown"]
+__all__ = ["SCHEMA", "connect", "connect_options", "database_url", "named_url", "psycopg", "quoted",
+           "shown", "sqlstate"]  # fmt: skip
 
 SCHEMA = "interlock"
 """Default name of the schema with the tables."""
@@ -29,8 +30,31 @@ def psycopg() -> Any:
 
 def connect(url: str, name: str, **options: Any) -> Any:
     """Return a connection that commits each statement; ``name`` is shown by pg_stat_activity."""
-    options.setdefault("connect_timeout", CONNECT_TIMEOUT)
-    return psycopg().connect(url, autocommit=True, application_name=name, **options)
+    return psycopg().connect(url, **{**connect_options(name), **options})
+
+
+def connect_options(name: str) -> dict[str, Any]:
+    """Return the options of a connection that commits each statement."""
+    return {
+        "autocommit": True,
+        "application_name": name,
+        "connect_timeout": CONNECT_TIMEOUT,
+        # Whatever the database has: psycopg gives bytes for the texts of SQL_ASCII.
+        "client_encoding": "UTF8",
+    }
+
+
+def sqlstate(error: BaseException | None) -> str | None:
+    """Return the code of an error of the server, from any library; None: it has none."""
+    # SQLAlchemy and Django wrap the driver's error; its code has another name in each library.
+    for one in (error, getattr(error, "orig", None), getattr(error, "__cause__", None)):
+        found = one
+        while found is not None:
+            code = getattr(found, "sqlstate", None) or getattr(found, "pgcode", None)
+            if code is not None:
+                return str(code)
+            found = found.__cause__
+    return None
 
 
 def named_url(url: str | None) -> str | None:

@@ -9,7 +9,7 @@ from interlock.outbox.gaps import Gaps, Snapshot
 from interlock.outbox.postgres.driver import quoted
 from interlock.outbox.rows import COLUMNS, StoredRow
 
-__all__ = ["Position"]
+__all__ = ["Position", "plan_in_order"]
 
 SWEEP = 5_000
 """Commits that one sweep looks at; it follows after as many rows."""
@@ -17,6 +17,20 @@ SWEEP_PAUSE = 10.0
 """Seconds until the next sweep if there are fewer."""
 FREED = 20
 """A full window is read on when this fraction of it, one in 20, is free: counting is slow."""
+COUNT_PAUSE = 9
+"""A full window is counted again after this many times the duration of the count."""
+
+
+def plan_in_order(connection: Any, scope: str = "session") -> None:
+    """Let statements read the first commits and their rows; ``scope`` is ``local`` within a
+    transaction.
+
+    Without statistics, or with old ones, the planner may choose to read whole tables; or to sort
+    all rows of all commits, whereas an incremental sort ends once it has enough.
+    """
+    off = "seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort"
+    settings = [*(f"enable_{name}" for name in off), "jit"]
+    connection.execute("; ".join(f"set {scope} {name} = off" for name in settings))
 
 
 class Position:
@@ -35,18 +49,14 @@ class Position:
         """A commit that was not read to its end: its number, and the last row."""
         self._given = 0
         """Rows that were read and may not be deleted yet."""
+        self._next_count = 0.0
         self.is_full = False
         """The last read found no place in the window."""
         self._oldest = 0
         """No live row of a commit up to this one is left of those that were read."""
         self._swept = self._sweep_end = self._since_sweep = 0
         self._next_sweep = 0.0
-        # Without statistics, or with old ones, the planner may choose to read whole tables; or to
-        # sort all rows of all commits, whereas an incremental sort ends once it has enough.
-        connection.execute(
-            "set enable_seqscan = off; set enable_bitmapscan = off; set enable_hashjoin = off; "
-            "set enable_mergejoin = off; set enable_sort = off; set jit = off"
-        )
+        plan_in_order(connection)
         name = quoted(schema)
         table, commits = f"{name}.outbox", f"{name}.outbox_commits"
         live = "state is distinct from 'dead'"
@@ -153,7 +163,7 @@ class Position:
         return Snapshot.parse(found[0][0]), [row[1:] for row in found if row[1] is not None]
 
     def _places(self) -> int:
-        if self._given >= self._window:
+        if self._given >= self._window and (begun := time.monotonic()) >= self._next_count:
             number, id = self._rest or (0, 0)
             values = {"mark": self.gaps.mark, "rest": number, "limit": self._window}
             (self._given,) = self._connection.execute(self._count, values).fetchone()
@@ -161,8 +171,11 @@ class Position:
                 values = {"number": number, "id": id}
                 (read,) = self._connection.execute(self._count_rest, values).fetchone()
                 self._given = min(self._given + read, self._window)
-            if self._window - self._given < self._window // FREED:
+            if self._window - self._given < max(self._window // FREED, 1):
                 self._given = self._window
+                # A tenth of the time at most: workers need the processor.
+                now = time.monotonic()
+                self._next_count = now + COUNT_PAUSE * (now - begun)
         return self._window - self._given
 
     def find_oldest(self) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from interlock.outbox.postgres.driver import quoted
+from interlock.outbox.postgres.driver import quoted, sqlstate
 
 __all__ = ["Part", "grants", "with_grants"]
 
@@ -42,24 +42,23 @@ def grants(part: Part, schema: str, role: str) -> list[str]:
 
 def with_grants(error: BaseException, part: Part, schema: str) -> str:
     """Return the text of an error; if a right is missing, followed by the statements that grant
-    it."""
-    text = str(error).strip()
-    if not _is_denied(error):
-        return text
-    return f"{text}; a {part} needs: {' '.join(grants(part, schema, 'ROLE'))}"
-
-
-def _is_denied(error: BaseException | None) -> bool:
-    # SQLAlchemy and Django wrap the driver's error; its code has another name in each library.
-    for one in (error, getattr(error, "orig", None), getattr(error, "__cause__", None)):
-        found = one
-        while found is not None:
-            code = getattr(found, "sqlstate", None) or getattr(found, "pgcode", None)
-            if code is not None:
-                return bool(code == DENIED)
-            found = found.__cause__
-    return False
+    it; if the server is read-only, by what to do."""
+    text, code = str(error).strip(), sqlstate(error)
+    if code == DENIED and "row-level security" in text:
+        return f"{text}; turn it off: alter table ... disable row level security"
+    if code == DENIED:
+        return f"{text}; a {part} needs: {' '.join(grants(part, schema, 'ROLE'))}"
+    if code == READ_ONLY or (code == WRONG_STATE and "recovery" in text):
+        return (
+            f"{text}; the server is a standby, or default_transaction_read_only is on: name the "
+            "primary, or all servers and target_session_attrs=read-write"
+        )
+    return text
 
 
 DENIED = "42501"
 """SQLSTATE insufficient_privilege."""
+READ_ONLY = "25006"
+"""SQLSTATE read_only_sql_transaction."""
+WRONG_STATE = "55000"
+"""SQLSTATE object_not_in_prerequisite_state."""
