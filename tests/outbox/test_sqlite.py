@@ -479,6 +479,49 @@ def test_a_handler_is_not_charged_for_a_file_that_another_program_keeps_locked(
     assert place.handled == [(1, 1)]
 
 
+def test_a_file_that_takes_the_place_of_another_is_used_by_the_running_worker(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    with place.app.worker(threads=2):
+        place.outbox.send(place.seen, place.effect, 1)
+        place.wait_for_rows(0)
+        # A copy, as of a backup, which gets a row.
+        other = place.path.with_name("other.db")
+        with contextlib.closing(sqlite3.connect(other, isolation_level=None)) as copy:
+            place.seen.backup(copy)
+            place.outbox.send(copy, place.effect, 2)
+            copy.execute("pragma wal_checkpoint(truncate)")
+        for end in ("-wal", "-shm"):
+            place.path.with_name(place.path.name + end).unlink()
+        other.rename(place.path)
+        place.seen.close()
+        place.seen = sqlite3.connect(place.path, isolation_level=None, check_same_thread=False)
+        place.wait_for_rows(0)
+    assert place.effects() == [1, 2]
+    assert "was replaced or removed" in caplog.text
+
+
+def test_a_full_file_loses_nothing(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    @place.app.task(keys="key", transaction=place.outbox, retry=Retry(attempts=None, first=0.01))
+    def fill(db: Any, pages: int) -> None:
+        if not room.is_set():
+            # As a quota of the disk: it is a setting of each connection.
+            db.execute("pragma max_page_count = 1")
+        else:
+            db.execute("pragma max_page_count = 100000")
+        db.execute("insert into effect values (zeroblob(?))", (4096 * pages,))
+
+    room = threading.Event()
+    with place.app.worker(threads=2):
+        place.outbox.send(place.seen, fill, 50)
+        place.outbox.send(place.seen, place.plain, 2)
+        wait_for(lambda: "database or disk is full" in caplog.text, "no error")
+        assert place.rows("state") == [(None,), (None,)]
+        room.set()
+        place.wait_for_rows(0)
+    assert len(place.effects()) == 1 and place.handled == [(2, 1)]
+
+
 def test_one_relay_at_a_time_has_the_lock_in_a_process(tmp_path: Path) -> None:
     path = tmp_path / "bank.db"
     first, second = FileLock(path), FileLock(path)

@@ -98,6 +98,9 @@ class Results:
         try:
             while waits := self._next(pause):
                 try:
+                    if connection is not None and not self._database.is_usable(connection):
+                        connection.close()
+                        connection = None
                     if connection is None:
                         connection = self._database.results_connection()
                     outcomes = self._read(connection, waits)

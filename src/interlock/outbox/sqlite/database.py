@@ -101,7 +101,7 @@ class SQLiteDatabase:
                 "immediate` a transaction that reads before it writes"
             )
 
-    def results_connection(self) -> sqlite3.Connection:
+    def results_connection(self) -> FileConnection:
         """Return a new connection for the reader of results."""
         return connect(self.path)
 
@@ -123,7 +123,10 @@ class SQLiteDatabase:
         made: Any = aiosqlite.connect(_uri(self.path, "rw"), factory=HandlerConnection, **_OPTIONS)
         # A thread that is not a daemon would keep the program from ending.
         getattr(made, "_thread", made).daemon = True
-        return await made
+        file = _file(self.path)
+        opened = await made
+        opened._conn.file = file
+        return opened
 
     @contextlib.contextmanager
     def transaction(self, connection: Any) -> Iterator[None]:
@@ -171,8 +174,10 @@ class SQLiteDatabase:
             raise
 
     def is_usable(self, connection: Any) -> bool:
-        """Return whether a connection that nothing uses is open, without a transaction."""
-        return not connection.in_transaction
+        """Return whether a connection that nothing uses has no transaction, and has the file open
+        that is at the path now."""
+        own = connection if isinstance(connection, FileConnection) else connection._conn
+        return not connection.in_transaction and own.file == _file(self.path)
 
     def drop(self, connection: Any) -> None:
         """Close a connection."""
@@ -194,7 +199,14 @@ class SQLiteDatabase:
         )
 
 
-class HandlerConnection(sqlite3.Connection):
+class FileConnection(sqlite3.Connection):
+    """A connection that knows which file it has open."""
+
+    file: tuple[int, int] | None = None
+    """Device and number of the file."""
+
+
+class HandlerConnection(FileConnection):
     """A connection whose transaction the worker commits, not the handler."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -242,7 +254,7 @@ class RelayConnection:
     """The relay's connection, which may have the lock. Raises what sqlite3 raises."""
 
     def __init__(self, path: Path, schema: str) -> None:
-        self.schema = schema
+        self.schema, self._path = schema, path
         self.connection = connect(path)
         self._lock = FileLock(path)
         self._seen: int | None = None
@@ -313,7 +325,9 @@ class RelayConnection:
 
     def wait(self, wake: int, seconds: float) -> None:
         """Return when another connection has committed, when the pipe ``wake`` is readable, or in
-        time."""
+        time. Raises OperationalError if another file has taken the place of this one."""
+        if _file(self._path) != self.connection.file:
+            raise sqlite3.OperationalError(f"{self._path} was replaced or removed")
         until = time.monotonic() + seconds
         while self._version() == self._seen and (left := until - time.monotonic()) > 0:
             if select.select([wake], (), (), min(LOOK, left))[0]:
@@ -330,8 +344,8 @@ class RelayConnection:
 
 
 def connect(
-    path: Path, mode: str = "rw", factory: type[sqlite3.Connection] = sqlite3.Connection
-) -> sqlite3.Connection:
+    path: Path, mode: str = "rw", factory: type[FileConnection] = FileConnection
+) -> FileConnection:
     """Return a connection that commits each statement, unless it begins a transaction.
 
     Args:
@@ -343,7 +357,20 @@ def connect(
     """
     if mode == "rw" and not path.exists():
         raise sqlite3.OperationalError(f"{path} does not exist; run `interlock outbox migrate`")
-    return sqlite3.connect(_uri(path, mode), factory=factory, **_OPTIONS)
+    # Before it is opened: a file that takes its place meanwhile is opened once more.
+    file = _file(path)
+    made = sqlite3.connect(_uri(path, mode), factory=factory, **_OPTIONS)
+    made.file = file
+    return made
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    """Return the device and the number of a file; None: there is none."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def path_of(url: str) -> Path:
