@@ -71,6 +71,8 @@ pub struct Scheduler<P> {
     pub(super) options: Options,
     pub(super) rules: &'static Rules,
     pub(super) now: Time,
+    /// No call before this time has anything to apply; 0: that is not known.
+    pub(super) earliest_due: Time,
     pub(super) records: Records<P>,
     pub(super) leases: Leases,
     pub(super) lanes: Lanes,
@@ -153,6 +155,7 @@ impl<P> Scheduler<P> {
             options,
             rules: Rules::current(),
             now: 0,
+            earliest_due: 0,
             records: Records::new(),
             leases: Leases::default(),
             barriers: Barriers::default(),
@@ -214,7 +217,7 @@ impl<P> Scheduler<P> {
         put: &Put<'_>,
         payload: &mut Option<P>,
     ) -> Result<Placed, NoRoom> {
-        self.begin(now, || Call::Put(PutCall::from(put)));
+        self.begin_usual(now, || Call::Put(PutCall::from(put)));
         if let Some(id) = put.dedup.and_then(|name| self.dedup.find(name, self.now)) {
             self.counts.note(Happened::Deduplicated);
             return Ok(Placed { id, known: true });
@@ -284,7 +287,7 @@ impl<P> Scheduler<P> {
     #[inline(always)]
     pub(super) fn enter_at_once(&mut self, put: &Put<'_>, payload: Option<P>) -> u64 {
         let id = self.numbers.draw(self.now);
-        self.counts.entered();
+        self.counts.entered(1);
         if self.numbers.note(id, self.now) {
             self.advance_oldest(id);
         }
@@ -298,13 +301,12 @@ impl<P> Scheduler<P> {
         if put.quiet {
             flags |= QUIET;
         }
-        let message = self.records.insert(Message {
-            id,
-            payload,
-            flags,
-            priority: put.priority,
-            ..Message::default()
-        });
+        let new = Message { id, payload, flags, priority: put.priority, ..Message::default() };
+        let placed = put.delay == 0 && !put.barrier;
+        let message = match placed {
+            true => self.insert_in_lanes(new, put.keys, put.shared),
+            false => self.records.insert(new),
+        };
         if put.size > 0 {
             self.counts.add_bytes(put.size);
             self.records.set_size(message, put.size);
@@ -320,11 +322,11 @@ impl<P> Scheduler<P> {
             self.delay(message, put);
         } else if put.barrier {
             self.place_barrier(message, id);
-        } else {
-            self.place_in_lanes(message, id, id, put.keys, put.shared);
         }
         self.note(Change::Put, message, 0);
-        self.watch.entered(self.counts.unsettled(), self.now, &mut self.lanes);
+        if self.watch.entered(self.counts.unsettled(), self.now, &mut self.lanes) {
+            self.earliest_due = 0;
+        }
         id
     }
 
@@ -341,7 +343,8 @@ impl<P> Scheduler<P> {
         if flags & BARRIER != 0 {
             self.place_barrier(message, sequence);
         } else {
-            self.place_in_lanes(message, id, sequence, keys, shared);
+            let (first_edge, gated, blocked) = self.link(message, id, keys, shared);
+            self.placed(message, sequence, first_edge, gated, blocked);
         }
     }
 
@@ -350,15 +353,35 @@ impl<P> Scheduler<P> {
         self.placed(message, sequence, NONE, false, u32::from(!ready));
     }
 
+    /// Inserts a message that takes its place at once: it is written once, with the edges that it has.
     #[inline(always)]
-    fn place_in_lanes(
+    pub(super) fn insert_in_lanes(
+        &mut self,
+        mut new: Message<P>,
+        keys: &[KeyRef<'_>],
+        shared: &[KeyRef<'_>],
+    ) -> u32 {
+        let at = self.records.place();
+        let (first_edge, gated, blocked) = self.link(at, new.id, keys, shared);
+        new.enter_lanes(first_edge, gated, blocked);
+        if blocked == 0 {
+            let ticket = Ticket::new(new.priority, new.id, at);
+            self.ready.push(new.flags & KEYED != 0, ticket, true);
+        }
+        self.records.fill(at, new);
+        at
+    }
+
+    /// Adds a message to the lanes of its keys. Returns its first edge, whether it is behind a barrier, and
+    /// the number of things for which it waits.
+    #[inline(always)]
+    fn link(
         &mut self,
         message: u32,
         id: u64,
-        sequence: u64,
         keys: &[KeyRef<'_>],
         shared: &[KeyRef<'_>],
-    ) {
+    ) -> (u32, bool, u32) {
         let mut chain = Lanes::chain();
         for &key in keys {
             self.lanes.link(message, key, false, &mut chain);
@@ -368,10 +391,9 @@ impl<P> Scheduler<P> {
         }
         let gated = self.barriers.place(message, id);
         let blocked = chain.blocked + u32::from(gated);
-        self.placed(message, sequence, chain.first, gated, blocked);
+        (chain.first, gated, blocked)
     }
 
-    #[inline(always)]
     fn placed(&mut self, at: u32, sequence: u64, first_edge: u32, gated: bool, blocked: u32) {
         let message = self.records.enter_lanes(at, first_edge, gated, blocked);
         if blocked == 0 {
@@ -395,6 +417,7 @@ impl<P> Scheduler<P> {
         let fresh = *self.counts.stats() == Stats::default() && self.numbers.next() == 1;
         if fresh {
             self.recorder = Some(Box::default());
+            self.earliest_due = 0;
         }
         fresh
     }

@@ -126,7 +126,7 @@ pub(in crate::fast) unsafe extern "C" fn put(
                     barrier.as_ref(),
                     quiet.as_ref(),
                 )?;
-                Ok(ffi::PyLong_FromUnsignedLongLong(id))
+                convert::int(py, id).map(Bound::into_ptr)
             })
         }
     })
@@ -136,7 +136,8 @@ pub(in crate::fast) unsafe extern "C" fn put(
 #[inline]
 pub(in crate::fast) unsafe fn id_of(slf: *mut PyObject, queue: &Queue, id: u64) -> *mut PyObject {
     // SAFETY: the GIL is held.
-    let make = || unsafe { ffi::PyLong_FromUnsignedLongLong(id) };
+    let py = unsafe { Python::assume_attached() };
+    let make = || or_raised(py, convert::int(py, id).map(Bound::into_ptr));
     if queue.core.has_events() {
         said(slf, make)
     } else {

@@ -133,7 +133,7 @@ impl Recycler {
             ffi::PyObject_GC_UnTrack(object.cast());
             let leaf = ffi::Py_TYPE(object);
             // Runs foreign code, the payload's destructor, which may come back here for other leases.
-            Lease::drop_settled(lease.read());
+            Lease::drop_settled(lease.read(), py);
             // Looked at again, for each of those came here before this one.
             if self.free.with(py, Vec::len) < KEPT {
                 self.free.with_mut(py, |free| free.push(object));

@@ -116,12 +116,14 @@ impl Lease {
     /// # Safety
     /// The GIL is held.
     #[inline]
-    pub unsafe fn drop_settled(self) {
+    pub unsafe fn drop_settled(self, py: Python<'_>) {
         let lease = ManuallyDrop::new(self);
         // SAFETY: each is read once, and the lease is not used or dropped afterwards; it has no
         // context.
         unsafe {
-            drop(std::ptr::read(&lease.keys));
+            if let Some(keys) = std::ptr::read(&lease.keys).into_inner() {
+                keys.recycle(py);
+            }
             ffi::Py_DECREF(std::ptr::read(&lease.payload).into_ptr());
             ffi::Py_DECREF(std::ptr::read(&lease.queue).into_ptr());
         }
@@ -197,7 +199,7 @@ impl Lease {
 
     #[inline(always)]
     fn note_key(&self, py: Python<'_>, key: &Key, shared: bool) {
-        self.keys.with_mut(py, |keys| NamedKeys::add(keys, key, shared));
+        self.keys.with_mut(py, |keys| NamedKeys::add(py, keys, key, shared));
     }
 
     #[inline(always)]

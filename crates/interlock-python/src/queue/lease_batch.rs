@@ -196,7 +196,7 @@ impl LeaseBatch {
             self.state.with_mut(py, |state| state.note(py, i, settled));
         };
         queue.core.ack_many(handles, show, done, &mut payloads);
-        drop(payloads);
+        payloads.into_iter().for_each(|payload| payload.drop_ref(py));
         queue.say(py)?;
         refused.map_or(Ok(()), |i| Err(self.lease(py, i)?.get().refused(py)))
     }
@@ -356,7 +356,9 @@ impl Drop for LeaseBatch {
             let messages = std::mem::take(&mut self.messages);
             match nesting::is_deep(py) {
                 true => nesting::later(py, Late::Messages(messages)),
-                false => nesting::nested(py, || drop(messages)),
+                false => nesting::nested(py, || {
+                    messages.into_iter().for_each(|message| message.payload.drop_ref(py));
+                }),
             }
         });
     }

@@ -66,15 +66,16 @@ impl Queue {
         quiet: Option<&Bound<'py, PyAny>>,
         each_keys: Option<&Bound<'py, PyAny>>,
         each_shared: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Vec<u64>> {
+    ) -> PyResult<Bound<'py, PyList>> {
         let call = "put_many()";
         let timeout = wait_time(block, timeout, call)?;
         let mut payloads = payloads_of(items)?;
+        let count = payloads.len();
         let put =
             BatchArguments { keys, shared, each_keys, each_shared, priority, delay, dedup, quiet };
         if let Some(first) = self.quick_put_many(py, &mut payloads, &put) {
             self.say(py)?;
-            return Ok(first.collect());
+            return ids(py, count, first);
         }
         let named = NamedBatch::new(self, &payloads, &put)?;
         // The code called above may have forked.
@@ -105,7 +106,7 @@ impl Queue {
         })?;
         let placed = placed.map_err(|ended| errors::put_ended(py, ended, self.bounds))?;
         self.say(py)?;
-        Ok(placed.into_iter().map(|placed| placed.id).collect())
+        ids(py, placed.len(), placed.into_iter().map(|placed| placed.id))
     }
 
     /// Creates the batch that the asyncio API puts.
@@ -194,6 +195,23 @@ impl Queue {
     }
 }
 
+/// The ids of a batch, of which there are `count`, as a list.
+fn ids(
+    py: Python<'_>,
+    count: usize,
+    ids: impl Iterator<Item = u64>,
+) -> PyResult<Bound<'_, PyList>> {
+    // SAFETY: a new list, of which each place is filled once, before any code of Python runs. It takes the
+    // reference to what it is filled with.
+    unsafe {
+        let list = Bound::from_owned_ptr_or_err(py, ffi::PyList_New(count as ffi::Py_ssize_t))?;
+        for (at, id) in (0..count as ffi::Py_ssize_t).zip(ids) {
+            ffi::PyList_SetItem(list.as_ptr(), at, convert::int(py, id)?.into_ptr());
+        }
+        Ok(list.cast_into_unchecked())
+    }
+}
+
 /// One of the leases that are to be settled.
 fn lease_at<'py>(place: usize, given: Bound<'py, PyAny>) -> PyResult<Bound<'py, Lease>> {
     given.cast_into::<Lease>().map_err(|error| {
@@ -240,11 +258,12 @@ impl Queue {
             }
             _ => return None,
         }
-        let mut taken: Vec<Py<PyAny>> = payloads.drain(..).map(Bound::unbind).collect();
+        let mut taken: Vec<Py<PyAny>> =
+            std::mem::take(payloads).into_iter().map(Bound::unbind).collect();
         if let Ok(Ok(first)) = self.core.try_put_keyed(&keys, &ends, &mut taken) {
             return Some(first..first + count as u64);
         }
-        payloads.extend(taken.into_iter().map(|payload| payload.into_bound(py)));
+        *payloads = taken.into_iter().map(|payload| payload.into_bound(py)).collect();
         None
     }
 }

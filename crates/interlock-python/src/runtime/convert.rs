@@ -1,5 +1,6 @@
 //! Keys, times and flags from Python.
 
+use std::ffi::c_long;
 use std::fmt;
 
 use interlock_core::key::KeyRef;
@@ -309,6 +310,20 @@ fn hint_mixed(tuple: &Bound<'_, PyTuple>, argument: Argument<'_>) -> PyResult<()
         )));
     }
     Ok(())
+}
+
+/// A Python int. Ids of a queue in this process are below 2^30 as a rule; for these the call for a C `long`
+/// is twice as quick as the one for an unsigned number.
+#[inline]
+pub fn int(py: Python<'_>, number: u64) -> PyResult<Bound<'_, PyAny>> {
+    // SAFETY: the GIL is held; either call returns an owned reference, or null with an exception set.
+    unsafe {
+        let int = match c_long::try_from(number) {
+            Ok(number) => ffi::PyLong_FromLong(number),
+            Err(_) => ffi::PyLong_FromUnsignedLongLong(number),
+        };
+        Bound::from_owned_ptr_or_err(py, int)
+    }
 }
 
 /// The canonical bytes of a key, as every engine sees it. `name`: what an error calls it.

@@ -79,6 +79,11 @@ impl<T> GilCell<T> {
     }
 
     #[inline]
+    pub fn into_inner(self) -> T {
+        self.0.into_inner()
+    }
+
+    #[inline]
     pub fn replace(&self, _: Python<'_>, value: T) -> T {
         // SAFETY: as above.
         std::mem::replace(unsafe { &mut *self.0.get() }, value)

@@ -51,6 +51,12 @@ impl<P> EngineSide<P> {
         self.weigh.map(|weigh| weigh(payload))
     }
 
+    /// Returns whether payloads are weighed.
+    #[inline]
+    pub fn weighs(&self) -> bool {
+        self.weigh.is_some()
+    }
+
     #[inline]
     pub fn note_settled(&mut self, id: u64) {
         if self.notes_settled {
@@ -103,6 +109,7 @@ impl<P> Scheduler<P> {
     /// Makes the next call (`cancel`, `skip`, ...) part of the one that `start` began, with this budget.
     pub fn carry(&mut self, budget: Budget) {
         self.engine.carried = Some(budget);
+        self.earliest_due = 0;
     }
 
     /// The message of a dedup string that is known (clause 13).
@@ -270,6 +277,7 @@ impl<P> Scheduler<P> {
         self.dead.set_bounds(options.max_dead, options.dead_ttl);
         self.dedup.set_window(options.dedup_window);
         self.options = options;
+        self.earliest_due = 0;
     }
 
     /// The lowest sequence of those that are ready or stand ready behind a pause that they have not come up to;

@@ -21,7 +21,7 @@ impl<P> Scheduler<P> {
         consumer: u64,
         show: impl FnOnce(&P, &Grant) -> R,
     ) -> Option<(Grant, R)> {
-        self.begin(now, || Call::Lease { kind, limit: 1 });
+        self.begin_usual(now, || Call::Lease { kind, limit: 1 });
         self.grant(kind, consumer, show)
     }
 
@@ -35,7 +35,7 @@ impl<P> Scheduler<P> {
         consumer: u64,
         mut show: impl FnMut(&P, &Grant),
     ) -> usize {
-        self.begin(now, || Call::Lease { kind, limit });
+        self.begin_usual(now, || Call::Lease { kind, limit });
         let granted = |_: &usize| self.grant(kind, consumer, &mut show).is_some();
         (0..limit).take_while(granted).count()
     }
@@ -67,6 +67,7 @@ impl<P> Scheduler<P> {
         if let Some(length) = self.options.lease {
             let (id, deadline) = (self.records[at].id, self.now.saturating_add(length));
             self.leases.set_deadline(place, id, deadline);
+            self.earliest_due = self.earliest_due.min(deadline);
         }
         self.counts.leased(1);
         let (message, attempt) = self.records.set_leased(at, place);

@@ -82,13 +82,12 @@ impl<P> Scheduler<P> {
         handle: Handle,
         show: impl FnMut(&Key, bool),
     ) -> Result<Option<P>, LeaseLost> {
-        let mut budget = self.begin(now, || Call::Ack { token: handle.token });
-        let at = self.leased(handle)?;
-        let lease = self.leases.end(handle.place);
-        self.counts.note(Happened::Acked);
+        let mut budget = self.begin_usual(now, || Call::Ack { token: handle.token });
         if self.watch.wants_handled {
-            self.note_handled(at, &lease);
+            self.note_handled(handle);
         }
+        let at = self.leases.end_standing(handle, self.now).ok_or(LeaseLost)?;
+        self.counts.note(Happened::Acked);
         Ok(self.settle_showing(at, &mut budget, show))
     }
 

@@ -4,6 +4,7 @@ use super::lease::LeaseLost;
 use crate::key::{Key, KeyRef};
 use crate::queue::scheduler::{Handle, NoRoom, Put, Scheduler};
 use crate::queue::schedules::trace::{Call, PutCall};
+use crate::queue::types::message::{Message, KEYED};
 use crate::queue::types::Time;
 use crate::queue::{Ended, Inner, Queue};
 use crate::sync::RawLock;
@@ -105,13 +106,103 @@ impl<P> Scheduler<P> {
         let puts = starts
             .zip(ends)
             .map(|(&start, &end)| Put { keys: &keys[start..end], ..Put::default() });
-        self.begin(now, || Call::PutMany(puts.clone().map(|put| PutCall::from(&put)).collect()));
+        self.begin_usual(now, || {
+            Call::PutMany(puts.clone().map(|put| PutCall::from(&put)).collect())
+        });
         self.room(ends.len(), 0)?;
         debug_assert!(!self.numbers.are_times(), "their ids follow each other");
         let first = self.numbers.next();
-        for (put, payload) in puts.zip(payloads.drain(..)) {
-            self.enter_at_once(&put, Some(payload));
+        if self.enter_unnoticed(ends.len() as u64) {
+            for ((id, put), payload) in (first..).zip(puts).zip(payloads.drain(..)) {
+                let flags = if put.keys.is_empty() { 0 } else { KEYED };
+                let new = Message { id, payload: Some(payload), flags, ..Message::default() };
+                self.insert_in_lanes(new, put.keys, put.shared);
+                if self.lanes.has_deep() {
+                    self.watch.entered(0, self.now, &mut self.lanes);
+                }
+            }
+        } else {
+            for (put, payload) in puts.zip(payloads.drain(..)) {
+                self.enter_at_once(&put, Some(payload));
+            }
         }
         Ok(first)
+    }
+
+    /// Counts messages of a batch that nothing is to be noted of one by one, and draws their ids. False:
+    /// something is, and nothing was done.
+    #[inline(always)]
+    fn enter_unnoticed(&mut self, count: u64) -> bool {
+        let unsettled = self.counts.unsettled() + count;
+        if self.feed.is_on() || self.engine.weighs() || self.watch.says(unsettled, self.now) {
+            return false;
+        }
+        let first = self.numbers.draw_many(count);
+        self.counts.entered(count);
+        if count > 0 && self.numbers.note(first, self.now) {
+            self.advance_oldest(first);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::key::KeyRef;
+    use crate::queue::parts::watch::{Limits, Watch};
+    use crate::queue::scheduler::{Put, Scheduler};
+    use crate::queue::types::{Kind, Options};
+
+    /// The whole state is compared, and what the watch says.
+    #[test]
+    fn a_batch_leaves_the_queue_as_the_general_way_leaves_it() {
+        let mut rng = fastrand::Rng::with_seed(29);
+        let names: Vec<String> = (0..12).map(|n| format!("key:{n}")).collect();
+        let limits = Limits { depth: 40, lane_depth: 5, slow_wait: 3_000_000 };
+        let watched = || Scheduler::<u64>::new(Options::default(), Watch::new(limits));
+        let (mut quick, mut general) = (watched(), watched());
+        let (mut now, mut payload, mut said) = (1_000, 0, 0);
+        for round in 0..4_000 {
+            now += [0, 1, 90, 400_000][rng.usize(..4)];
+            let count = rng.usize(..9);
+            let sets: Vec<Vec<KeyRef<'_>>> = (0..count)
+                .map(|_| {
+                    let each = (0..rng.usize(..4)).map(|_| &names[rng.usize(..names.len())]);
+                    each.map(|name| KeyRef::new(name.as_bytes())).collect()
+                })
+                .collect();
+            let ends: Vec<usize> = (1..=count).map(|n| sets[..n].concat().len()).collect();
+            let puts: Vec<Put<'_>> =
+                sets.iter().map(|keys| Put { keys, ..Put::default() }).collect();
+            let mut payloads: Vec<u64> = (payload..payload + count as u64).collect();
+            payload += count as u64;
+            let mut same: Vec<Option<u64>> = payloads.iter().copied().map(Some).collect();
+            let first = quick.put_keyed(now, &sets.concat(), &ends, &mut payloads).unwrap();
+            let placed = general.put_many(now, &puts, &mut same).unwrap();
+            let ids: Vec<u64> = placed.iter().map(|placed| placed.id).collect();
+            assert_eq!(ids, (first..first + count as u64).collect::<Vec<_>>());
+            let limit = rng.usize(..if general.unsettled() > 60 { 40 } else { 7 });
+            for scheduler in [&mut quick, &mut general] {
+                let mut handles = Vec::new();
+                scheduler.lease_many(now, Kind::Any, limit, 1, |_, grant| {
+                    handles.push(grant.handle);
+                });
+                for handle in handles {
+                    assert!(scheduler.ack(now, handle).is_ok());
+                }
+            }
+            let dump = |scheduler: &Scheduler<u64>| {
+                let mut bytes = Vec::new();
+                let payload = |payload: &u64, out: &mut Vec<u8>| out.push(*payload as u8);
+                scheduler.dump(&mut bytes, payload);
+                bytes
+            };
+            assert!(dump(&quick) == dump(&general), "in round {round}");
+            let events = quick.watch().take_events();
+            said += events.len();
+            assert_eq!(events, general.watch().take_events(), "in round {round}");
+            assert_eq!(quick.next_due(), general.next_due(), "in round {round}");
+        }
+        assert!(said > 100, "{said} events");
     }
 }

@@ -66,6 +66,7 @@ impl<P> Scheduler<P> {
     }
 
     pub(in crate::queue) fn open_gates(&mut self, budget: &mut Budget) {
+        self.earliest_due = 0;
         while budget.steps > 0 {
             let Some((at, id)) = self.barriers.next_opening() else {
                 return;
@@ -90,6 +91,9 @@ impl<P> Scheduler<P> {
     }
 
     fn unblock_each(&mut self, budget: &mut Budget) {
+        if self.lanes.has_unfinished() {
+            self.earliest_due = 0;
+        }
         // In their order: what the budget does not suffice for must be the last of them.
         for i in 0..self.lanes.granted().len() {
             self.unblock(self.lanes.granted()[i], budget);
@@ -118,6 +122,7 @@ impl<P> Scheduler<P> {
         }
         if budget.ready == 0 {
             self.ready.postpone(at, self.records[at].id);
+            self.earliest_due = 0;
             return;
         }
         budget.ready -= 1;

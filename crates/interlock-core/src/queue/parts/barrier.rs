@@ -56,12 +56,18 @@ impl Barriers {
 
     /// Notes that a message other than a barrier was settled. Returns the barrier that is now
     /// ready.
-    #[inline]
+    #[inline(always)]
     pub fn settled(&mut self, sequence: u64) -> Option<u32> {
         if self.queue.is_empty() {
             self.open -= 1;
             return None;
         }
+        self.settled_beside(sequence)
+    }
+
+    /// Like `settled`, where there are barriers.
+    #[inline(never)]
+    fn settled_beside(&mut self, sequence: u64) -> Option<u32> {
         match self.queue.partition_point(|b| b.sequence < sequence) {
             0 => {
                 self.open -= 1;

@@ -107,9 +107,9 @@ impl Counts {
     }
 
     #[inline]
-    pub fn entered(&mut self) {
-        self.stats.puts += 1;
-        self.stats.unsettled += 1;
+    pub fn entered(&mut self, messages: u64) {
+        self.stats.puts += messages;
+        self.stats.unsettled += messages;
         self.note_peak();
     }
 

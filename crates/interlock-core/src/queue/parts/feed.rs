@@ -89,6 +89,11 @@ pub(in crate::queue) struct Feed {
 }
 
 impl Feed {
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.on
+    }
+
     pub fn count(&self) -> usize {
         self.noted.len()
     }

@@ -39,18 +39,28 @@ impl Index {
     }
 
     /// `id_at` tells the id of the message at a place.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, id: u64, place: u32, id_at: impl Fn(u32) -> u64) {
         if self.len * 2 >= self.window.len() {
             self.resize(self.window.len() * 2, &id_at);
         }
         self.len += 1;
         let cell = &mut self.window[(id & self.mask) as usize];
-        if *cell != 0 {
-            let older = *cell - 1;
-            self.old.insert(id_at(older), older);
+        let before = std::mem::replace(cell, place + 1);
+        if before != 0 {
+            self.keep_old(id_at(before - 1), before - 1);
         }
-        *cell = place + 1;
+    }
+
+    // Few messages are old, and the map's code is not for the way of all others.
+    #[cold]
+    fn keep_old(&mut self, id: u64, place: u32) {
+        self.old.insert(id, place);
+    }
+
+    #[cold]
+    fn remove_old(&mut self, id: u64) {
+        self.old.remove(&id);
     }
 
     #[inline]
@@ -62,14 +72,14 @@ impl Index {
         self.old.get(&id).copied()
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn remove(&mut self, id: u64, place: u32, id_at: impl Fn(u32) -> u64) {
         self.len -= 1;
         let cell = &mut self.window[(id & self.mask) as usize];
         if *cell == place + 1 {
             *cell = 0;
         } else {
-            self.old.remove(&id);
+            self.remove_old(id);
         }
         if self.len * 16 < self.window.len() && self.window.len() > SMALLEST {
             self.resize((self.window.len() / 4).max(SMALLEST), &id_at);

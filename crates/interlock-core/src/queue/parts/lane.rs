@@ -166,6 +166,18 @@ pub struct Chain {
     pub blocked: u32,
 }
 
+impl Chain {
+    #[inline(always)]
+    fn add(&mut self, edge: u32, edges: &mut Slab<Edge>) {
+        if self.first == NONE {
+            self.first = edge;
+        } else {
+            edges[self.last].sibling = edge;
+        }
+        self.last = edge;
+    }
+}
+
 impl Lanes {
     pub fn new(warn_depth: u32) -> Self {
         Lanes { warn_depth, ..Lanes::default() }
@@ -179,26 +191,36 @@ impl Lanes {
     #[inline]
     pub fn link(&mut self, message: u32, key: KeyRef<'_>, shared: bool, chain: &mut Chain) -> u32 {
         let number = self.find_or_make(key);
-        let lane = &mut self.lanes[number];
-        // Exclusive keys come first, so that a key in both sets stays exclusive.
-        if lane.tail != NONE && self.edges[lane.tail].message == message {
-            return number;
-        }
-        let free = lane.first_waiting == NONE && (lane.active == 0 || (lane.shared && shared));
         let mut word = number;
         if shared {
             word |= SHARED;
         }
+        let lane = &mut self.lanes[number];
+        if lane.tail == NONE {
+            // Most messages are alone on their keys: nothing is to be compared.
+            word |= GRANTED;
+            let alone = Edge { word, message, prev: NONE, next: NONE, sibling: NONE };
+            let edge = self.edges.insert(alone);
+            (lane.head, lane.tail, lane.active, lane.depth) = (edge, edge, 1, 1);
+            lane.shared = shared;
+            if self.warn_depth <= 1 {
+                lane.warned = 1;
+                self.deep.push(number);
+            }
+            chain.add(edge, &mut self.edges);
+            return number;
+        }
+        // Exclusive keys come first, so that a key in both sets stays exclusive.
+        if self.edges[lane.tail].message == message {
+            return number;
+        }
+        let free = lane.first_waiting == NONE && lane.shared && shared;
         if free {
             word |= GRANTED;
         }
-        let edge =
-            self.edges.insert(Edge { word, message, prev: lane.tail, next: NONE, sibling: NONE });
-        if lane.tail == NONE {
-            lane.head = edge;
-        } else {
-            self.edges[lane.tail].next = edge;
-        }
+        let last = lane.tail;
+        let edge = self.edges.insert(Edge { word, message, prev: last, next: NONE, sibling: NONE });
+        self.edges[last].next = edge;
         lane.tail = edge;
         lane.depth += 1;
         if u64::from(lane.depth) >= u64::from(self.warn_depth) << lane.warned {
@@ -208,19 +230,13 @@ impl Lanes {
         let deeper = lane.depth > depths::LAST[lane.class as usize];
         if free {
             lane.active += 1;
-            lane.shared = shared;
         } else {
             if lane.first_waiting == NONE {
                 lane.first_waiting = edge;
             }
             chain.blocked += 1;
         }
-        if chain.first == NONE {
-            chain.first = edge;
-        } else {
-            self.edges[chain.last].sibling = edge;
-        }
-        chain.last = edge;
+        chain.add(edge, &mut self.edges);
         if deeper {
             self.list_by_depth(number);
         }
@@ -233,10 +249,20 @@ impl Lanes {
     pub fn unlink(&mut self, first: u32, budget: &mut u32, mut show: impl FnMut(&Key, bool)) {
         let mut at = first;
         while at != NONE {
-            let edge = self.edges.take(at, |edge| *edge);
+            let here = at;
+            let edge = self.edges.take(here, |edge| *edge);
             let number = edge.lane();
             let lane = &mut self.lanes[number];
             show(&lane.key, edge.shared());
+            at = edge.sibling;
+            if lane.depth == 1 {
+                (lane.head, lane.tail, lane.first_waiting) = (NONE, NONE, NONE);
+                (lane.active, lane.depth) = (0, 0);
+                if lane.falls_idle() {
+                    self.keep(number);
+                }
+                continue;
+            }
             if edge.prev == NONE {
                 lane.head = edge.next;
             } else {
@@ -249,21 +275,16 @@ impl Lanes {
             }
             if edge.granted() {
                 lane.active -= 1;
-            } else if lane.first_waiting == at {
+            } else if lane.first_waiting == here {
                 lane.first_waiting = edge.next;
             }
             lane.depth -= 1;
             if lane.warned > 0 && lane.depth < self.warn_depth / 2 {
                 lane.warned = 0;
             }
-            if lane.depth == 0 {
-                if lane.falls_idle() {
-                    self.keep(number);
-                }
-            } else if lane.first_waiting != NONE {
+            if lane.first_waiting != NONE {
                 self.grant(number, budget);
             }
-            at = edge.sibling;
         }
     }
 
@@ -338,6 +359,7 @@ impl Lanes {
         self.paused
     }
 
+    #[inline]
     pub fn has_unfinished(&self) -> bool {
         !self.unfinished.is_empty()
     }
@@ -471,25 +493,6 @@ impl Lanes {
         self.edges_of(first).map(|(_, edge)| edge.lane()).find(|&lane| self.lanes[lane].paused)
     }
 
-    /// A message's edges, in the order its keys were named.
-    pub fn edges_of(&self, first: u32) -> impl Iterator<Item = (u32, &Edge)> {
-        let mut at = first;
-        std::iter::from_fn(move || {
-            if at == NONE {
-                return None;
-            }
-            let edge = &self.edges[at];
-            let here = std::mem::replace(&mut at, edge.sibling);
-            Some((here, edge))
-        })
-    }
-
-    /// A message's keys, in the order they were named, each with whether it is shared.
-    #[inline]
-    pub fn keys_of(&self, first: u32) -> KeysOf<'_> {
-        KeysOf { lanes: self, at: first }
-    }
-
     /// No lane's number is at or above it.
     pub fn end(&self) -> u32 {
         self.lanes.end()
@@ -518,27 +521,6 @@ impl Lanes {
     /// Every live lane.
     pub fn all(&self) -> impl Iterator<Item = (u32, &Lane)> {
         self.table.iter().map(|&number| (number, &self.lanes[number]))
-    }
-}
-
-/// The keys of a message.
-#[derive(Clone, Debug)]
-pub struct KeysOf<'a> {
-    lanes: &'a Lanes,
-    at: u32,
-}
-
-impl<'a> Iterator for KeysOf<'a> {
-    type Item = (&'a Key, bool);
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.at == NONE {
-            return None;
-        }
-        let edge = &self.lanes.edges[self.at];
-        self.at = edge.sibling;
-        Some((&self.lanes.lanes[edge.lane()].key, edge.shared()))
     }
 }
 
@@ -580,6 +562,8 @@ impl Lane {
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
+
+pub use order::KeysOf;
 
 mod depths;
 mod order;

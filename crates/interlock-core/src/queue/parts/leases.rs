@@ -147,41 +147,53 @@ impl Leases {
         self.deadlines.insert(Due { at: deadline, id, owner: place }, moved);
     }
 
-    /// Ends a lease.
+    /// Ends a lease, and returns it.
     #[inline]
     pub fn end(&mut self, place: u32) -> Lease {
         let lease = self.slab.take(place, |lease| *lease);
-        if lease.batch != NONE {
-            self.batches.left(lease.batch);
-        }
-        if lease.timer != NONE {
-            let slab = &mut self.slab;
-            self.deadlines.remove(lease.timer, |owner, position| slab[owner].timer = position);
-        }
+        self.leave(lease.batch, lease.timer);
         lease
+    }
+
+    /// Ends the lease of a handle, if it stands, and returns its message.
+    #[inline(always)]
+    pub fn end_standing(&mut self, handle: Handle, now: Time) -> Option<u32> {
+        let Leases { slab, batches, .. } = self;
+        let (message, batch, timer) = slab.take_if(handle.place, |lease| {
+            let Lease { message, batch, timer, .. } = *lease;
+            stands(lease, batches, handle, now).then_some((message, batch, timer))
+        })?;
+        // Neither of a batch nor timed: one look for both.
+        if batch & timer != NONE {
+            self.leave(batch, timer);
+        }
+        Some(message)
+    }
+
+    /// A lease that ended leaves its batch and the deadlines.
+    #[inline(never)]
+    fn leave(&mut self, batch: u32, timer: u32) {
+        if batch != NONE {
+            self.batches.left(batch);
+        }
+        if timer == NONE {
+            return;
+        }
+        let slab = &mut self.slab;
+        self.deadlines.remove(timer, |owner, position| slab[owner].timer = position);
     }
 
     /// The lease of a handle, if it stands. Once its deadline is reached it is over, even if what falls
     /// due has not come to it yet (clauses 8, 20).
     #[inline]
     pub fn standing(&self, handle: Handle, now: Time) -> Option<&Lease> {
-        let lease = self.slab.get(handle.place)?;
-        (lease.token == handle.token && !self.is_over(lease, now)).then_some(lease)
-    }
-
-    #[inline]
-    fn is_over(&self, lease: &Lease, now: Time) -> bool {
-        // Neither of a batch nor timed: one look for both.
-        lease.timer & lease.batch != NONE && self.deadline_of(lease) <= now
+        self.slab.get(handle.place).filter(|lease| stands(lease, &self.batches, handle, now))
     }
 
     /// Returns the deadline of a lease, its own or its batch's; 0: it has none.
     #[inline]
     pub fn deadline_of(&self, lease: &Lease) -> Time {
-        match lease.batch {
-            NONE => lease.deadline,
-            batch => self.batches.deadline(batch),
-        }
+        deadline(lease, &self.batches)
     }
 
     #[inline]
@@ -298,6 +310,22 @@ impl Leases {
             self.slab[place].batch = batch;
         }
         self.batches.fill(batch, members.into());
+    }
+}
+
+/// Returns whether a record is the lease of this handle, and it is not over.
+#[inline]
+fn stands(lease: &Lease, batches: &Batches, handle: Handle, now: Time) -> bool {
+    // Neither of a batch nor timed: one look for both.
+    let is_over = || lease.timer & lease.batch != NONE && deadline(lease, batches) <= now;
+    lease.token == handle.token && !is_over()
+}
+
+#[inline]
+fn deadline(lease: &Lease, batches: &Batches) -> Time {
+    match lease.batch {
+        NONE => lease.deadline,
+        batch => batches.deadline(batch),
     }
 }
 

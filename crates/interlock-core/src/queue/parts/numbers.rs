@@ -56,6 +56,14 @@ impl Numbers {
         number
     }
 
+    /// Draws several that follow each other, where numbers are not times; returns the first.
+    #[inline]
+    pub fn draw_many(&mut self, count: u64) -> u64 {
+        debug_assert!(!self.by_time, "times may be ahead of the numbers");
+        self.next += count;
+        self.next - count
+    }
+
     /// Notes the time of a number, where numbers are not times. Returns true if times may have
     /// become forgettable.
     #[inline]

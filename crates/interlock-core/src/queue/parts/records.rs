@@ -85,14 +85,27 @@ impl<P> Records<P> {
 
     #[inline(always)]
     pub fn insert(&mut self, message: Message<P>) -> u32 {
+        let at = self.place();
+        self.fill(at, message);
+        at
+    }
+
+    /// Allocates a slot for a message, to be filled next.
+    #[inline(always)]
+    pub fn place(&mut self) -> u32 {
+        self.messages.place()
+    }
+
+    /// Writes a new message into the slot allocated for it.
+    #[inline(always)]
+    pub fn fill(&mut self, at: u32, message: Message<P>) {
         let id = message.id;
-        let at = self.messages.insert(message);
+        self.messages[at] = message;
         let messages = &self.messages;
         self.places.insert(id, at, |place| messages[place].id);
         if let Some(order) = &mut self.order {
             order.ids.insert(id);
         }
-        at
     }
 
     /// Removes a message. Call `take_extra` next, for the data that only few messages have.
@@ -241,8 +254,7 @@ impl<P> Records<P> {
         self.messages[at].first_edge = first_edge;
     }
 
-    /// Notes that it is in its lanes, from this edge on; `gated`: behind a barrier. It waits for this
-    /// number of things, edges that are not granted and a gate, or is ready if that is 0.
+    /// Notes that a message is in its lanes; see [`Message::enter_lanes`].
     #[inline]
     pub fn enter_lanes(
         &mut self,
@@ -252,12 +264,7 @@ impl<P> Records<P> {
         things: u32,
     ) -> &Message<P> {
         let message = &mut self.messages[at];
-        message.first_edge = first_edge;
-        if gated {
-            message.flags |= GATED;
-        }
-        let state = if things > 0 { State::Waiting } else { State::Ready };
-        (message.state, message.hold) = (Some(state), things);
+        message.enter_lanes(first_edge, gated, things);
         message
     }
 

@@ -48,8 +48,8 @@ pub struct Slab<T> {
     /// They are few beside the places in use, or of one segment, so that they keep few segments that
     /// nothing else keeps.
     hand: Vec<u32>,
-    /// They may be of several segments.
-    apart: bool,
+    /// The segment of all places at hand, if there are any; `NONE`: they may be of several.
+    near: u32,
     len: usize,
 }
 
@@ -71,7 +71,7 @@ impl<T: Record> Slab<T> {
             vacancies: 0,
             spare: 0,
             hand: Vec::new(),
-            apart: false,
+            near: NONE,
             len: 0,
         }
     }
@@ -147,22 +147,41 @@ impl<T: Record> Slab<T> {
     /// slot is looked up once.
     #[inline(always)]
     pub fn take<R>(&mut self, at: u32, look: impl FnOnce(&mut T) -> R) -> R {
-        self.len -= 1;
+        self.take_if(at, |record| Some(look(record))).expect("a slot in use")
+    }
+
+    /// Like `take`, for a handle that may be old: frees nothing if `look` returns `None`, or if the slot's
+    /// segment is not there.
+    #[inline(always)]
+    pub fn take_if<R>(&mut self, at: u32, look: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
         let number = at >> BITS;
-        let segment = &mut self.segments[number as usize];
-        let place = &mut segment[(at & MASK) as usize];
-        let seen = look(place);
+        let place = self.segments.get_mut(number as usize)?.get_mut((at & MASK) as usize)?;
+        let seen = look(place)?;
         place.clear();
-        let near = self.hand.last().is_none_or(|&last| last >> BITS == number);
-        if near && !self.apart && self.hand.len() < FEW {
+        self.len -= 1;
+        if number == self.near && self.hand.len() < FEW {
+            self.hand.push(at);
+        } else {
+            self.keep(at);
+        }
+        Some(seen)
+    }
+
+    /// Keeps a place at hand that is one of many, or of another segment than those before it, if that may be.
+    #[inline(never)]
+    fn keep(&mut self, at: u32) {
+        let number = at >> BITS;
+        if self.hand.is_empty() {
+            self.near = number;
             self.hand.push(at);
         } else if self.hand.len() < HAND && self.hand.len() * 4 <= self.len {
-            self.apart |= !near;
+            if number != self.near {
+                self.near = NONE;
+            }
             self.hand.push(at);
         } else {
             self.put_down(at);
         }
-        seen
     }
 
     /// Frees a place, and the older half of those at hand, which are too many; of a few that are left, those
@@ -179,7 +198,7 @@ impl<T: Record> Slab<T> {
                 }
                 near
             });
-            self.apart = false;
+            self.near = at >> BITS;
         }
         self.hand = hand;
         self.set_free(at);

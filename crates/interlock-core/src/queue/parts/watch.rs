@@ -21,7 +21,7 @@ use crate::queue::calls::lease::Failed;
 use crate::queue::parts::lane::Lanes;
 use crate::queue::parts::leases::Lease;
 use crate::queue::parts::slab::NONE;
-use crate::queue::scheduler::Scheduler;
+use crate::queue::scheduler::{Handle, Scheduler};
 use crate::queue::types::message::QUIET;
 use crate::queue::types::{State, Time};
 
@@ -188,8 +188,30 @@ impl Watch {
         }
     }
 
-    #[inline]
-    pub(in crate::queue) fn entered(&mut self, unsettled: u64, now: Time, lanes: &mut Lanes) {
+    /// Notes a new message. Returns whether there was something to say, or a time to look at was set.
+    #[inline(always)]
+    pub(in crate::queue) fn entered(
+        &mut self,
+        unsettled: u64,
+        now: Time,
+        lanes: &mut Lanes,
+    ) -> bool {
+        let says = lanes.has_deep() || self.says(unsettled, now);
+        if says {
+            self.say_of_entered(unsettled, now, lanes);
+        }
+        says
+    }
+
+    /// Returns whether a message that enters is noted, unless it makes a lane deep.
+    #[inline(always)]
+    pub(in crate::queue) fn says(&self, unsettled: u64, now: Time) -> bool {
+        let first = self.next_look == Time::MAX && self.limits.slow_wait > 0;
+        unsettled >= self.next_depth || first || now >= self.next_second
+    }
+
+    #[cold]
+    fn say_of_entered(&mut self, unsettled: u64, now: Time, lanes: &mut Lanes) {
         if unsettled >= self.next_depth {
             if now >= self.next_second {
                 self.noted_depth = 0;
@@ -377,7 +399,9 @@ impl<P> Scheduler<P> {
     }
 
     #[cold]
-    pub(in crate::queue) fn note_handled(&mut self, at: u32, lease: &Lease) {
+    pub(in crate::queue) fn note_handled(&mut self, handle: Handle) {
+        let Some(&lease) = self.leases.standing(handle, self.now) else { return };
+        let at = lease.message;
         let message = &self.records[at];
         if message.flags & QUIET != 0 {
             return;

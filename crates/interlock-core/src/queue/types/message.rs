@@ -93,6 +93,20 @@ impl<P> Default for Message<P> {
     }
 }
 
+impl<P> Message<P> {
+    /// Notes that it is in its lanes, from this edge on; `gated`: behind a barrier. It waits for this
+    /// number of things, edges that are not granted and a gate, or is ready if that is 0.
+    #[inline(always)]
+    pub fn enter_lanes(&mut self, first_edge: u32, gated: bool, things: u32) {
+        self.first_edge = first_edge;
+        if gated {
+            self.flags |= GATED;
+        }
+        let state = if things > 0 { State::Waiting } else { State::Ready };
+        (self.state, self.hold) = (Some(state), things);
+    }
+}
+
 impl<P> Record for Message<P> {
     fn clear(&mut self) {
         debug_assert!(self.payload.is_none(), "a payload is taken out, never dropped here");

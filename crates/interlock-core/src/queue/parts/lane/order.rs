@@ -1,9 +1,29 @@
-//! The order in a lane: who is in front of whom.
+//! The edges of a message in the order of its keys, and those of a lane in their order.
 
 use super::{Edge, Lanes};
+use crate::key::Key;
 use crate::queue::parts::slab::NONE;
 
 impl Lanes {
+    /// A message's edges, in the order its keys were named.
+    pub fn edges_of(&self, first: u32) -> impl Iterator<Item = (u32, &Edge)> {
+        let mut at = first;
+        std::iter::from_fn(move || {
+            if at == NONE {
+                return None;
+            }
+            let edge = &self.edges[at];
+            let here = std::mem::replace(&mut at, edge.sibling);
+            Some((here, edge))
+        })
+    }
+
+    /// A message's keys, in the order they were named, each with whether it is shared.
+    #[inline]
+    pub fn keys_of(&self, first: u32) -> KeysOf<'_> {
+        KeysOf { lanes: self, at: first }
+    }
+
     /// The edges in front of an edge in its lane, each with its place: the nearest first.
     pub fn standing_before(&self, edge: u32) -> impl Iterator<Item = (u32, &Edge)> {
         let mut at = self.edges[edge].prev;
@@ -107,5 +127,26 @@ impl Lanes {
             walked += 1;
         }
         (u64::from(walked), false)
+    }
+}
+
+/// The keys of a message.
+#[derive(Clone, Debug)]
+pub struct KeysOf<'a> {
+    lanes: &'a Lanes,
+    at: u32,
+}
+
+impl<'a> Iterator for KeysOf<'a> {
+    type Item = (&'a Key, bool);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at == NONE {
+            return None;
+        }
+        let edge = &self.lanes.edges[self.at];
+        self.at = edge.sibling;
+        Some((&self.lanes.lanes[edge.lane()].key, edge.shared()))
     }
 }
