@@ -36,12 +36,16 @@ Once the engine has answered, and with `--pool process` a process is ready, it p
 CRON = """
 ## interlock cron
 
-The [timetable](../howto/timetables.md) of an app: what `@app.cron` and `@app.every` declare.
+The [timetable](../howto/timetables.md) of an app: the entries that `@app.cron` and `@app.every` declare, and those that are
+stored in its engine.
 
 ```text
 interlock cron list MODULE:APP [--url URL] [--json]
 interlock cron next MODULE:APP [NAME] [--count N] [--json]
 interlock cron run MODULE:APP NAME [--url URL] [--json]
+interlock cron add MODULE:APP NAME --task NAME (--cron EXPRESSION | --every PERIOD) [FLAGS]
+interlock cron change MODULE:APP NAME --task NAME (--cron EXPRESSION | --every PERIOD) [FLAGS]
+interlock cron remove MODULE:APP NAME [--url URL] [--json]
 ```
 
 `list` shows all entries with their last and their next tick, as the engine knows them; `next` the

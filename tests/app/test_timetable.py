@@ -236,9 +236,9 @@ def test_a_worker_that_dies_between_two_steps_sends_no_tick_twice(
 
     done = getattr(Keeper, step)
 
-    def dies(keeper: Keeper, *given: Any) -> Any:
+    def dies(keeper: Keeper, *given: Any, **options: Any) -> Any:
         if after:
-            done(keeper, *given)
+            done(keeper, *given, **options)
         raise Died
 
     with shop.app.testing(start=START) as worker:

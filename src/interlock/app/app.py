@@ -23,7 +23,7 @@ from interlock.app.place import NoPlace, place_for_pool
 from interlock.app.reach import Reach, check_engine
 from interlock.app.row import AnyOutbox
 from interlock.app.task import AsyncTask, Task, TaskDecorator, TransactionDecorator, decorator
-from interlock.app.timetable import Args, Cron, Entry, Every, Kwargs, Missed, Schedule
+from interlock.app.timetable import Args, Cron, Every, Kwargs, Missed, Schedule, Timetable
 from interlock.app.timetable.declaration import decorator as timetable_decorator
 from interlock.errors import EngineUnavailable
 from interlock.retry import Retry, Seconds, seconds
@@ -100,7 +100,8 @@ class App:
         """The declared options of queues by the queues' names."""
         self.audit = bool(audit)
         self._tasks: dict[str, Any] = {}
-        self._timetable: dict[str, Entry] = {}
+        self.timetable = Timetable(self)
+        """The entries of ``cron`` and ``every`` by their names; stores others at run time."""
         self._hooks = Hooks()
         self._lifespan = Lifespan(self)
         if lifespan is not None:
@@ -123,11 +124,6 @@ class App:
     def tasks(self) -> Mapping[str, Task[..., Any] | AsyncTask[..., Any]]:
         """The tasks by their names."""
         return MappingProxyType(self._tasks)
-
-    @property
-    def timetable(self) -> Mapping[str, Entry]:
-        """The entries of ``cron`` and ``every`` by their names."""
-        return MappingProxyType(self._timetable)
 
     @overload
     def task(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
@@ -248,6 +244,7 @@ class App:
         name: str | None = None,
         args: Args = (),
         kwargs: Kwargs = MappingProxyType({}),
+        copies: int | None = None,
     ) -> Callable[[T], T]:
         """Call a task at times of the day: ``@app.cron("0 3 * * *")`` above ``@app.task``.
 
@@ -268,12 +265,14 @@ class App:
             name: name of the entry, up to 200 bytes. Default: the task's name.
             args, kwargs: the arguments of the call; or functions that are called with the time of
                 the tick, a ``datetime`` in ``tz``, and return them. Default: none.
+            copies: maximum calls of the entry that may be unsettled at once, 1 to 100: a tick for
+                which there is no room is left out. Default None: no maximum.
 
         Raises:
             TypeError, ValueError: an argument is of a wrong type or out of its range, the task does
                 not take these arguments, or there is an entry of this name.
         """
-        return self._at(Cron(expression, tz), "cron()", missed, name, args, kwargs)
+        return self._at(Cron(expression, tz), "cron()", missed, name, args, kwargs, copies)
 
     def every(
         self,
@@ -283,6 +282,7 @@ class App:
         name: str | None = None,
         args: Args = (),
         kwargs: Kwargs = MappingProxyType({}),
+        copies: int | None = None,
     ) -> Callable[[T], T]:
         """Call a task at a fixed interval: ``@app.every("15m")`` above ``@app.task``.
 
@@ -292,18 +292,17 @@ class App:
         Args:
             period: whole seconds, 1 or more; a number, a ``timedelta`` or a text with the units w,
                 d, h, m and s, such as ``"1h30m"``.
-            missed, name, args, kwargs: as for ``cron``; the tick's time is in UTC.
+            missed, name, args, kwargs, copies: as for ``cron``; the tick's time is in UTC.
 
         Raises:
             TypeError, ValueError: as ``cron``.
         """
-        return self._at(Every(period), "every()", missed, name, args, kwargs)
+        return self._at(Every(period), "every()", missed, name, args, kwargs, copies)
 
     def _at(self, schedule: Schedule, call: str, missed: Missed, name: str | None, args: Args,
-            kwargs: Kwargs) -> Callable[[T], T]:  # fmt: skip
-        return timetable_decorator(
-            call, self._timetable, schedule, missed=missed, name=name, args=args, kwargs=kwargs
-        )
+            kwargs: Kwargs, copies: int | None) -> Callable[[T], T]:  # fmt: skip
+        declared = self.timetable.declared
+        return timetable_decorator(call, declared, schedule, missed, name, args, kwargs, copies)
 
     def use(self, middleware: object) -> None:
         """Add all hooks that an object has as methods; see ``Middleware``.
@@ -450,11 +449,11 @@ class App:
                 of its sends. Exceptions of handlers are not raised by the send: they are in
                 ``errors``, and are raised as JobFailed where the result is awaited. Default False.
         """
-        from interlock.app.timetable.testing import Timetable
+        from interlock.app.timetable.testing import TestedTimetable
         from interlock.worker.harness.worker import TestWorker
 
         at = 0.0 if start is None else start.timestamp()
-        return TestWorker(self, at, Timetable(self) if self._timetable else None, eager)
+        return TestWorker(self, at, TestedTimetable(self), eager)
 
     def close(self) -> None:
         """Close the connections; the next send makes new ones."""

@@ -30,10 +30,10 @@ def make(app: Any, **settings: Any) -> Worker:
     wanted = settings.pop("timetable", True)
     checked = WorkerSettings(**settings)
     schedules: list[str] = []
-    if wanted and app._timetable:
+    if wanted:
         from interlock.app.timetable.runner import Runner
 
-        runner = Runner(app._timetable.values(), checked.queues, app._open, checked.lease)
+        runner = Runner(app.timetable, app.tasks, checked.queues, app._open, checked.lease)
         beside.append(runner)
         schedules = runner.names
     relay = None

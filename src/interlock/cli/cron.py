@@ -1,10 +1,11 @@
-"""`interlock cron`: an app's timetable, its next ticks, and a call sent by hand."""
+"""`interlock cron`: an app's timetable, its next ticks, a call sent by hand, stored entries."""
 
 from __future__ import annotations
 
 import argparse
 import datetime as dt
 import itertools
+import json
 import os
 import sys
 import time
@@ -22,7 +23,18 @@ if TYPE_CHECKING:
 
 ENGINE = Flag("--url", "the engine; overrides the app's own and INTERLOCK_URL", "URL")
 COUNT = Flag("--count", "number of ticks of each entry (5)", "N", positive, 5)
-FLAGS = (ENGINE, COUNT, JSON)
+ENTRY = (
+    Flag("--task", "name of the task that is called", "NAME", required=True),
+    Flag("--cron", "schedule: a cron expression, such as '0 3 * * *'", "EXPRESSION"),
+    Flag("--tz", "time zone of --cron, such as Europe/Berlin (UTC)", "ZONE", default="UTC"),
+    Flag("--every", "schedule: an interval, such as 15m or 1h30m", "PERIOD"),
+    Flag("--missed", "what to do about ticks at which no worker ran (once)", default="once",
+         choices=("skip", "once", "all")),
+    Flag("--args", "positional arguments of the call, a JSON array", "JSON", default="[]"),
+    Flag("--kwargs", "keyword arguments of the call, a JSON object", "JSON", default="{}"),
+    Flag("--copies", "maximum calls that may be unsettled at once (no maximum)", "N", positive),
+)  # fmt: skip
+FLAGS = (ENGINE, COUNT, *ENTRY, JSON)
 
 
 def add_to(commands: Any) -> None:
@@ -30,15 +42,19 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "cron",
         description=(
-            "Shows or uses the timetable of an app, which @app.cron and @app.every declare."
+            "Shows, uses or changes the timetable of an app: the entries that @app.cron and "
+            "@app.every declare, and those that are stored in its engine."
         ),
     )
     own = parser.add_subparsers(metavar="COMMAND", required=True)
-    _declare(own, "list", entries, "list all entries with their last and next tick", ENGINE)
+    _declare(own, "list", entries, "list all entries with their last and next tick", (ENGINE,))
     _declare(
-        own, "next", coming, "list the next ticks, by the clock of this machine", COUNT, name="?"
+        own, "next", coming, "list the next ticks, by the clock of this machine", (COUNT,), "?"
     )
-    _declare(own, "run", send, "send the call of an entry now", ENGINE, name="NAME")
+    _declare(own, "run", send, "send the call of a declared entry now", (ENGINE,), "NAME")
+    _declare(own, "add", add, "store an entry in the engine", (*ENTRY, ENGINE), "NAME")
+    _declare(own, "change", change, "replace a stored entry", (*ENTRY, ENGINE), "NAME")
+    _declare(own, "remove", remove, "remove a stored entry", (ENGINE,), "NAME")
 
 
 def _declare(
@@ -46,7 +62,7 @@ def _declare(
     command: str,
     run: Callable[[App, argparse.Namespace], int],
     text: str,
-    flag: Flag,
+    flags: tuple[Flag, ...],
     name: str = "",
 ) -> None:
     parser = commands.add_parser(
@@ -56,7 +72,7 @@ def _declare(
     if name:
         optional = "?" if name == "?" else None
         parser.add_argument("name", metavar="NAME", nargs=optional, help="the entry's name")
-    for each in (flag, JSON):
+    for each in (*flags, JSON):
         each.add_to(parser)
     parser.set_defaults(run=lambda given: _on_app(given, run))
 
@@ -77,7 +93,7 @@ def _on_app(given: argparse.Namespace, run: Callable[[App, argparse.Namespace], 
     if getattr(given, "url", None):
         app.url = given.url
     name = getattr(given, "name", None)
-    if name is not None and name not in app.timetable:
+    if name is not None and run in (coming, send) and name not in app.timetable:
         known = ", ".join(app.timetable) or "none: no task is under @app.cron or @app.every"
         return refuse(f"NAME is {name!r}, and {given.app} has no such entry; allowed: {known}")
     try:
@@ -95,27 +111,35 @@ def entries(app: App, given: argparse.Namespace) -> int:
     from interlock.errors import InterlockError
 
     timers: dict[str, list[Timer]] = {}
+    stored: list[Timer] = []
     trouble: InterlockError | None = None
     try:
-        timers = _timers(app)
+        timers, stored = _timers(app), app.timetable.stored()
     except InterlockError as error:
         # The app's declarations are printed anyway.
         trouble = error
     told = [_told(entry, timers) for entry in app.timetable.values()]
+    told += [_told_stored(app, one) for one in stored]
     if given.json:
         for one in told:
             emit(one)
     elif told:
         rows: list[tuple[str | int, ...]] = [
             (one["name"], one["schedule"], one["task"], one["queue"], one["missed"],
-             one["last"] or "", one["next"] or "")
+             one["last"] or "", one["next"] or "", "stored" if one["stored"] else "declared")
             for one in told
         ]  # fmt: skip
         print(
-            table(("entry", "schedule", "task", "queue", "missed", "last tick", "next tick"), rows)
+            table(
+                ("entry", "schedule", "task", "queue", "missed", "last tick", "next tick", "from"),
+                rows,
+            )
         )
     else:
-        print(f"{given.app} has no timetable: no task is under @app.cron or @app.every")
+        print(
+            f"{given.app} has no timetable: no task is under @app.cron or @app.every, and no entry "
+            "is stored"
+        )
     if trouble is not None:
         return failed(f"cannot read which ticks were fired: {explained(str(trouble))}")
     return 0
@@ -153,6 +177,67 @@ def send(app: App, given: argparse.Namespace) -> int:
     return 0
 
 
+def add(app: App, given: argparse.Namespace) -> int:
+    """Store an entry."""
+    is_new = app.timetable.add(given.name, *_task(app, given), **_options(given))
+    return _done(given, is_new, "is stored" if is_new else "is stored already, exactly like this")
+
+
+def change(app: App, given: argparse.Namespace) -> int:
+    """Replace a stored entry."""
+    try:
+        app.timetable.change(given.name, *_task(app, given), **_options(given))
+    except KeyError:
+        return refuse(f"there is no stored entry {given.name!r}; `interlock cron add` stores one")
+    return _done(given, True, "is changed")
+
+
+def remove(app: App, given: argparse.Namespace) -> int:
+    """Remove a stored entry."""
+    if not app.timetable.remove(given.name):
+        declared = "; the app declares it" if given.name in app.timetable else ""
+        return refuse(f"there is no stored entry {given.name!r}{declared}")
+    return _done(given, True, "is removed")
+
+
+def _done(given: argparse.Namespace, changed: bool, text: str) -> int:
+    if given.json:
+        emit({"name": given.name, "changed": changed})
+    else:
+        print(f"entry {given.name} {text}")
+    return 0
+
+
+def _task(app: App, given: argparse.Namespace) -> tuple[Any]:
+    if given.task not in app.tasks:
+        known = ", ".join(app.tasks) or "none"
+        raise ValueError(f"--task is {given.task!r}; tasks of {given.app}: {known}")
+    return (app.tasks[given.task],)
+
+
+def _options(given: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "cron": given.cron,
+        "every": given.every,
+        "tz": given.tz,
+        "missed": given.missed,
+        "args": _json(given.args, "--args", list),
+        "kwargs": _json(given.kwargs, "--kwargs", dict),
+        "copies": given.copies,
+    }
+
+
+def _json(text: str, flag: str, kind: type) -> Any:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{flag} is {text!r}, which is not JSON: {error}") from None
+    if not isinstance(found, kind):
+        shape = "an array, such as [7]" if kind is list else 'an object, such as {"id": 7}'
+        raise ValueError(f"{flag} is {text!r}; allowed: {shape}")
+    return found
+
+
 def ticks(entry: Entry) -> Iterator[int]:
     """Yield the ticks from now on."""
     tick = entry.schedule.after(time.time())
@@ -185,6 +270,28 @@ def _told(entry: Entry, timers: dict[str, list[Timer]]) -> dict[str, Any]:
         "missed": entry.missed,
         "last": when(last),
         "next": when(current[0].tick if current else 0),
+        "stored": False,
+    }
+
+
+def _told_stored(app: App, one: Timer) -> dict[str, Any]:
+    from interlock.app.timetable.timer import schedule_of
+
+    zone = schedule_of(one.schedule).zone
+
+    def when(tick: int) -> str | None:
+        return dt.datetime.fromtimestamp(tick, zone).isoformat() if tick else None
+
+    task = app.tasks.get(one.task)
+    return {
+        "name": one.name,
+        "schedule": one.schedule,
+        "task": one.task,
+        "queue": "" if task is None else task.declared.queue,
+        "missed": one.missed,
+        "last": when(one.last),
+        "next": when(one.tick),
+        "stored": True,
     }
 
 

@@ -95,6 +95,33 @@ def test_workers_of_one_process_share_the_ticks(app: App) -> None:
     assert len(ticks) == len(set(ticks))
 
 
+@pytest.mark.parametrize("engine", ["memory", "redis", "hub"], indirect=True)
+def test_an_entry_stored_while_workers_run_is_served_until_it_is_removed(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from interlock.app.timetable import runner
+
+    seen: list[str] = []
+
+    @app.task
+    def look(at: str) -> None:
+        seen.append(at)
+
+    # Both look at once, for the change is made in their process, and then by themselves.
+    monkeypatch.setattr(runner, "AGAIN", 0.1)
+    with app.worker(threads=1) as worker, app.worker(threads=1):
+        assert worker.wait_until_ready(30)
+        timers = app._queue("default:timetable")
+        assert not timers.drop(), "without an entry it costs no queue"
+        assert app.timetable.add("a", look, every=1, args=["a"])
+        wait_for(lambda: len(seen) >= 2, "no tick")
+        app.timetable.change("a", look, every=1, args=["b"])
+        wait_for(lambda: "b" in seen, "it did not change")
+        assert app.timetable.remove("a")
+        wait_for(lambda: timers.stats().unsettled == 0, "it was not removed")
+    assert sorted(seen) == seen, "the old one ended"
+
+
 def test_a_timetable_outlives_its_engine(
     app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

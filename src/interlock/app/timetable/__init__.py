@@ -33,11 +33,17 @@ policies "once" and "skip" send a later tick, not that one.)
   returned, because a worker of another release may have the entry. If none takes it, it is dropped.
   So a new release puts its own timers, and the old ones end with the last worker of the old
   release. While both run, both timetables apply; a tick that both have is one call, by its string.
+- An entry that is stored at run time (``app.timetable.add``) has its definition in its timers, each
+  of which is the next one's source; no worker puts one that is missing. A change of it is a message
+  with the entry's key: the worker that leases it cancels the timers behind it, which nobody can
+  lease meanwhile, and puts a new one. A timer has the number of the change that it comes from, also
+  in its dedup string: an entry may be changed back to a schedule whose timers are still known.
 - To pause the timetable of a queue, pause ``QUEUE:timetable``; to pause an entry, pause its key
   there. The policy for missed ticks applies to the ticks of that time.
 """
 
 from interlock.app.timetable.entry import Args, Entry, Kwargs, Missed
 from interlock.app.timetable.schedule import Cron, Every, Schedule
+from interlock.app.timetable.timetable import Timetable
 
-__all__ = ["Args", "Cron", "Entry", "Every", "Kwargs", "Missed", "Schedule"]
+__all__ = ["Args", "Cron", "Entry", "Every", "Kwargs", "Missed", "Schedule", "Timetable"]

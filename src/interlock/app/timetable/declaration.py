@@ -18,14 +18,14 @@ def decorator(
     call: str,
     entries: dict[str, Entry],
     schedule: Schedule,
-    *,
     missed: Missed,
     name: str | None,
     args: Args,
     kwargs: Kwargs,
+    copies: int | None,
 ) -> Callable[[T], T]:
     """Return the decorator that adds an entry for a task and returns the task."""
-    check_arguments(call, "-" if name is None else name, missed, args, kwargs)
+    check_arguments(call, "-" if name is None else name, missed, args, kwargs, copies)
 
     def add(task: T) -> T:
         if not isinstance(task, Task | AsyncTask):
@@ -39,7 +39,7 @@ def decorator(
             raise ValueError(
                 f"{call}: {called!r} is already an entry of the timetable; give one of them name="
             )
-        entry = Entry(called, task, schedule, missed, args, kwargs)
+        entry = Entry(called, task, schedule, missed, args, kwargs, copies or 0)
         try:
             entry.check()
         except TypeError as error:

@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
+import msgspec
+
 from interlock.app.timetable.schedule import Schedule
 
 if TYPE_CHECKING:
     from interlock.app.job import Job
     from interlock.app.task import AsyncTask, Task
 
-__all__ = ["Args", "Due", "Entry", "Kwargs", "Missed", "moment"]
+__all__ = ["Args", "Definition", "Due", "Entry", "Kwargs", "Missed", "moment"]
 
 Missed = Literal["skip", "once", "all"]
 Args = Sequence[Any] | Callable[[dt.datetime], Sequence[Any]]
@@ -29,9 +31,19 @@ class Due(NamedTuple):
     too many."""
 
 
+class Definition(msgspec.Struct, omit_defaults=True):
+    """The part of a stored entry that a declared one's timer lacks: values of JSON."""
+
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    copies: int = 0
+    number: int = 0
+    """Id of the message that set the entry, so that each change has timers of its own."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """One entry, checked where it was declared."""
+    """One entry, checked where it was declared or added."""
 
     name: str
     task: Task[..., Any] | AsyncTask[..., Any]
@@ -39,6 +51,10 @@ class Entry:
     missed: Missed
     args: Args
     kwargs: Kwargs
+    copies: int = 0
+    """Maximum calls that may be unsettled at once; 0: any number."""
+    stored: Definition | None = None
+    """Its definition in the engine; None: the app declares it."""
 
     @property
     def queue(self) -> str:
@@ -79,7 +95,9 @@ class Entry:
         self.task._checked(tuple(self.args), dict(self.kwargs))
 
 
-def check_arguments(call: str, name: str, missed: str, args: object, kwargs: object) -> None:
+def check_arguments(
+    call: str, name: str, missed: str, args: object, kwargs: object, copies: object = None
+) -> None:
     """Check the arguments that all kinds of entries have. Raises TypeError and ValueError."""
     if not isinstance(name, str):
         raise TypeError(f"{call}: name is {type(name).__name__}; allowed: str")
@@ -91,6 +109,11 @@ def check_arguments(call: str, name: str, missed: str, args: object, kwargs: obj
         raise ValueError(f"{call}: name is {name[:80]!r}; allowed: 1 to {LONGEST_NAME} bytes")
     if missed not in get_args(Missed):
         raise ValueError(f"{call}: missed is {missed!r}; allowed: 'skip', 'once', 'all'")
+    if copies is not None:
+        if isinstance(copies, bool) or not isinstance(copies, int):
+            raise TypeError(f"{call}: copies is {type(copies).__name__}; allowed: int or None")
+        if not 1 <= copies <= MOST_COPIES:
+            raise ValueError(f"{call}: copies is {copies}; allowed: 1 to {MOST_COPIES}, or None")
     if not callable(args) and (isinstance(args, str | bytes) or not isinstance(args, Sequence)):
         kind = type(args).__name__
         raise TypeError(f"{call}: args is {kind}; allowed: a tuple or list, or a function of the "
@@ -111,3 +134,5 @@ LATE = 60.0
 MOST = 1000
 """Missed ticks that are made up for in one go."""
 LONGEST_NAME = 200
+MOST_COPIES = 100
+"""A timer lists the calls that it counts."""

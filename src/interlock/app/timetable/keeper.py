@@ -6,21 +6,21 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from interlock import _core
 from interlock.app.timetable import timer as timers
 from interlock.app.timetable.entry import MOST, Entry, moment
 from interlock.app.timetable.timer import Timer
+from interlock.app.timetable.timetable import listed
 from interlock.client.faces import batch as batches
 from interlock.client.faces.batch import LeasedBatch
 from interlock.client.wire import messages as wire
 from interlock.errors import EngineUnavailable, Full, ShutDown
-from interlock.retry import Retry
 
 if TYPE_CHECKING:
     from interlock.client.faces.queue import RemoteQueue
-    from interlock.client.wire.records import Stored
 
 __all__ = ["Keeper"]
 
@@ -37,14 +37,21 @@ class Keeper:
         entries: Mapping[str, Entry],
         open_queue: Callable[..., Any],
         lease: float = LEASE,
+        tasks: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """Open the queue.
 
         Args:
             name: name of the tasks' queue.
+            tasks: the app's tasks by their names, for stored entries.
             lease: seconds after which a killed worker's timer is leased by another.
         """
+        self.name = name
         self.entries = entries
+        self._tasks = tasks
+        self._open_queue = open_queue
+        self._calls: Any = None
+        """The tasks' queue, opened when calls are counted."""
         self.queue: RemoteQueue[bytes] = open_queue(
             timers.queue_name(name), lease=lease, slow_wait=0, warn_depth=0, warn_lane_depth=0
         )
@@ -72,39 +79,41 @@ class Keeper:
 
     def plan(self) -> None:
         """Put the timer of each entry that has none, or whose timer waits too long."""
-        stored = self._stored()
+        stored = [one for one in listed(self.queue) if not one[1].change]
         found = self._now()
         if found is None:
             # The queue is paused; then nothing is due either.
             return
         (due_by, now), began = found, time.monotonic()
+        known = [(one, timer, entry) for one, timer in stored if (entry := self._entry_of(timer))]
+        for one, timer, entry in known:
+            # The queue's clock was ahead at the time of the put, and was corrected.
+            if (one.due or 0) > due_by + FAR * 1e6 and self.queue.cancel(one.id):
+                self._again(entry, timer, one.id, now - began + time.monotonic())
+        has_timer = {entry.name for _, timer, entry in known if timer.stored is None}
         for entry in self.entries.values():
-            known = [
-                (one, timer)
-                for one, timer in stored
-                if timer.name == entry.name and timer.is_of(entry)
-            ]
-            for one, timer in known:
-                # The queue's clock was ahead at the time of the put, and was corrected.
-                if (one.due or 0) > due_by + FAR * 1e6 and self.queue.cancel(one.id):
-                    self._again(entry, timer, one.id, now - began + time.monotonic())
-            if not known:
+            if entry.name not in has_timer:
                 tick = entry.schedule.after(now)
                 self._put(entry, tick, 0, tick - now - (time.monotonic() - began))
 
     def pending(self) -> list[Timer]:
         """Return the existing timers, the next one first."""
-        return sorted((timer for _, timer in self._stored()), key=lambda timer: timer.tick)
+        found = (timer for _, timer in listed(self.queue) if not timer.change)
+        return sorted(found, key=lambda timer: timer.tick)
 
-    def _stored(self) -> list[tuple[Stored, Timer]]:
-        found: list[tuple[Stored, Timer]] = []
-        run, handle = self.queue._run, self.queue._handle
-        after: int | None = None
-        while page := run(handle, handle.operations.stored, PAGE, None, None, after):
-            decoded = [(one, timers.decode(one.payload)) for one in page]
-            found += [(one, timer) for one, timer in decoded if timer is not None]
-            after = page[-1].id
-        return found
+    def _entry_of(self, found: Timer) -> Entry | None:
+        """Return the entry of a timer or a change; None: the app of this worker lacks it."""
+        if found.stored is None:
+            entry = self.entries.get(found.name)
+            return entry if entry is not None and found.is_of(entry) else None
+        try:
+            return timers.entry_of(found, self._tasks, self.name)
+        except ValueError as error:
+            _log.warning(
+                "stored timetable entry %r cannot be served here: %s",
+                found.name, error, extra={"entry": found.name},
+            )  # fmt: skip
+            return None
 
     def _handle(self, batch: LeasedBatch) -> None:
         began = time.monotonic()
@@ -117,28 +126,57 @@ class Keeper:
             )
             self._settle(batch, ("ACK", batch.token, message.id))
             return
-        entry = self.entries.get(found.name)
-        if entry is None or not found.is_of(entry):
+        if found.change == "set" and found.stored is not None:
+            found.stored.number = message.id
+        entry = self._entry_of(found)
+        if found.change == "remove" or (found.change and entry):
+            self._apply(batch, message, found, entry, now)
+            return
+        if entry is None:
             self._leave(batch, message, found)
             return
         if found.tick - now > EARLY:
             self._wait(batch, message, entry, found, now)
             return
         try:
-            last = self._fire(entry, found, now)
+            last, sent = self._fire(entry, found, now)
         except (Full, ShutDown, EngineUnavailable):
             # It stays in place; the same calls are sent again, unless they are known.
             self._settle(batch, wire.releasing(batch.token, message.id))
             raise
         now = max(now, found.tick)
         tick = entry.schedule.after(now)
-        self._put(entry, tick, last, tick - now - (time.monotonic() - began))
+        self._put(entry, tick, last, tick - now - (time.monotonic() - began), sent=sent)
+        self._settle(batch, ("ACK", batch.token, message.id))
+
+    def _apply(
+        self, batch: LeasedBatch, message: wire.Handed, found: Timer, entry: Entry | None,
+        now: float,
+    ) -> None:  # fmt: skip
+        """Apply a change of a stored entry: its other timers wait behind it, for the same key."""
+        for one, timer in listed(self.queue, found.name):
+            if timer.stored is not None and not timer.change:
+                self.queue.cancel(one.id)
+        if entry is not None:
+            began = time.monotonic()
+            last = found.last if found.last - now <= SET_BACK else 0
+            tick = entry.schedule.after(max(now, last))
+            self._put(entry, tick, last, tick - now - (time.monotonic() - began))
+        _log.info(
+            "stored timetable entry %r is %s", found.name,
+            f"set: {found.schedule}, task {found.task}" if entry else "removed",
+            extra={"entry": found.name},
+        )  # fmt: skip
         self._settle(batch, ("ACK", batch.token, message.id))
 
     def _wait(
         self, batch: LeasedBatch, message: wire.Handed, entry: Entry, found: Timer, now: float
     ) -> None:
         """Return a timer whose tick is not due yet."""
+        if entry.stored and any(timer.change for _, timer in listed(self.queue, entry.name)):
+            # It would hold up the change, which replaces it.
+            self._settle(batch, ("ACK", batch.token, message.id))
+            return
         if _tick_of(entry, found, now) != found.tick or message.attempt > MOST_LEFT / 2:
             # Or workers of other releases have returned it so often that they would soon drop it.
             self._again(entry, found, message.id, now)
@@ -156,10 +194,11 @@ class Keeper:
                 entry.name, moment(tick), moment(found.tick), extra={"entry": entry.name},
             )  # fmt: skip
         last = found.last if found.last <= now else 0
-        self._put(entry, tick, last, tick - now, again=f" again {id}")
+        self._put(entry, tick, last, tick - now, again=f" again {id}", sent=found.sent)
 
-    def _fire(self, entry: Entry, found: Timer, now: float) -> int:
-        """Send the calls that are due; return the last tick that was fired."""
+    def _fire(self, entry: Entry, found: Timer, now: float) -> tuple[int, list[int]]:
+        """Send the calls that are due; return the last tick that was fired, and the ids of calls
+        that are unsettled, if their number is bounded."""
         due = entry.due(found.tick, max(now, found.tick))
         if due.dropped:
             what = f"only the last {MOST} are" if entry.missed == "all" else (
@@ -170,11 +209,27 @@ class Keeper:
                 entry.name, moment(found.tick), what, entry.missed,
                 extra={"entry": entry.name, "missed": entry.missed},
             )  # fmt: skip
+        sent = self._unsettled(found.sent) if entry.copies else []
         for tick in due.ticks:
-            self._send(entry, tick)
-        return due.ticks[-1] if due.ticks else found.last
+            if entry.copies and len(sent) >= entry.copies:
+                _log.info(
+                    "timetable entry %r: the tick %s is left out, for %d calls are unsettled "
+                    "(copies=%d)", entry.name, moment(tick), len(sent), entry.copies,
+                    extra={"entry": entry.name, "tick": tick},
+                )  # fmt: skip
+                continue
+            id = self._send(entry, tick)
+            if entry.copies and id is not None:
+                sent.append(id)
+        return due.ticks[-1] if due.ticks else found.last, sent
 
-    def _send(self, entry: Entry, tick: int) -> None:
+    def _unsettled(self, ids: list[int]) -> list[int]:
+        """Return those of the calls that are unsettled."""
+        if self._calls is None and ids:
+            self._calls = self._open_queue(self.name)
+        return [id for id in ids if self._calls._state_of(id) in UNSETTLED]
+
+    def _send(self, entry: Entry, tick: int) -> int | None:
         name = timers.call_name(entry, tick)
         try:
             job = entry.send(tick, dedup=name, window=timers.window(entry, tick))
@@ -186,17 +241,26 @@ class Keeper:
                 "the call of timetable entry %r at %s cannot be sent; that tick is lost",
                 entry.name, moment(tick), extra={"entry": entry.name, "tick": tick},
             )  # fmt: skip
-            return
+            return None
         _log.debug(
             "timetable entry %r: tick %s is message %d in queue %r%s",
             entry.name, moment(tick), job.id, entry.queue, ", known" if job.known else "",
             extra={"entry": entry.name, "tick": tick, "id": job.id, "queue": entry.queue},
         )  # fmt: skip
+        return job.id
 
     def _leave(self, batch: LeasedBatch, message: wire.Handed, found: Timer) -> None:
         """Leave it to a worker of another release; drop it if none has taken it."""
-        if message.attempt <= MOST_LEFT:
-            delay = min(2.0 ** (message.attempt - 1), LONGEST_LEFT)
+        is_stored = found.stored is not None
+        if message.attempt <= MOST_LEFT or is_stored:
+            longest = LONGEST_LEFT if message.attempt <= MOST_LEFT else LONGEST_SLEEP
+            delay = min(2.0 ** min(message.attempt - 1, 10), longest)
+            if is_stored and message.attempt == OFTEN_LEFT:
+                _log.warning(
+                    "stored timetable entry %r waits for a worker of queue %r that has task %r; "
+                    "if there will be none, remove the entry",
+                    found.name, self.name, found.task, extra={"entry": found.name},
+                )  # fmt: skip
             why = "the app of this worker has no such entry"
             self._settle(batch, wire.nacking(batch.token, message.id, delay, why))
             return
@@ -206,9 +270,12 @@ class Keeper:
         )  # fmt: skip
         self._settle(batch, ("ACK", batch.token, message.id))
 
-    def _put(self, entry: Entry, tick: int, last: int, delay: float, again: str = "") -> None:
+    def _put(
+        self, entry: Entry, tick: int, last: int, delay: float, again: str = "",
+        sent: list[int] | None = None,
+    ) -> None:  # fmt: skip
         self.queue._sent(
-            timers.encode(timers.timer(entry, tick, last)),
+            timers.encode(timers.timer(entry, tick, last, sent)),
             PATIENCE,
             keys=entry.name,
             # A queue's delay is elapsed time. Checking each minute follows a clock that is set, and
@@ -217,7 +284,7 @@ class Keeper:
             dedup=timers.timer_name(entry, tick) + again,
             window=timers.window(entry, tick),
             quiet=True,
-            retry=FOR_EVER,
+            retry=timers.FOR_EVER,
         )
 
     def _settle(self, batch: LeasedBatch, settlement: wire.Settlement) -> None:
@@ -295,8 +362,8 @@ LONGEST_SLEEP = 60.0
 FAR = 2 * LONGEST_SLEEP
 SET_BACK = 3 * 3600
 """Seconds by which a clock may be set back without a tick firing twice: as in Debian's cron."""
+OFTEN_LEFT = 10
+"""Number of returns at which a stored timer is reported, which is never dropped."""
 PATIENCE = 5.0
-PAGE = 1000
 PAUSES = (0.0, 0.05, 0.2)
-"""Length of a lease in seconds."""
-FOR_EVER = Retry(attempts=None, first=1, longest=60)
+UNSETTLED = frozenset(("delayed", "waiting", "ready", "leased", "backing_off", "held"))

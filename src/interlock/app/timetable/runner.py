@@ -1,4 +1,7 @@
-"""The threads by which a worker keeps its app's timetable, one for each queue with entries."""
+"""The threads by which a worker keeps its app's timetable, one for each queue with entries.
+
+One more looks for stored entries of the other queues.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from typing import Any
 
 from interlock.app.timetable.entry import Entry
 from interlock.app.timetable.keeper import Keeper
+from interlock.app.timetable.timer import queue_name
+from interlock.app.timetable.timetable import Timetable
 from interlock.errors import EngineUnavailable, Full, InterlockError, ShutDown
 
 __all__ = ["Runner", "by_queue"]
@@ -22,7 +27,8 @@ class Runner:
 
     def __init__(
         self,
-        entries: Iterable[Entry],
+        timetable: Timetable,
+        tasks: Mapping[str, Any],
         queues: Iterable[str],
         open_queue: Callable[..., Any],
         lease: float,
@@ -30,16 +36,21 @@ class Runner:
         """Note the entries to keep.
 
         Args:
+            tasks: the app's tasks by their names, for stored entries.
             queues: the worker's queues: it fires the calls that it could handle.
             lease: seconds after which a killed worker's timer is leased by another.
         """
         self._lease = lease
-        wanted = set(queues)
-        self._entries = {name: found for name, found in by_queue(entries).items() if name in wanted}
+        self._tasks = tasks
+        declared = by_queue(timetable.values())
+        self._entries = {name: declared.get(name, {}) for name in dict.fromkeys(queues)}
+        """The declared entries of each of its queues; of most queues none."""
         self._open_queue = open_queue
         self._keepers: list[Keeper] = []
         self._threads: list[threading.Thread] = []
         self._stopped = threading.Event()
+        self._bell = threading.Event()
+        timetable.runners.add(self)
 
     @property
     def names(self) -> list[str]:
@@ -48,18 +59,54 @@ class Runner:
 
     def start(self) -> None:
         """Begin."""
+        others = []
         for name, entries in self._entries.items():
-            keeper = Keeper(name, entries, self._open_queue, self._lease)
-            self._keepers.append(keeper)
-            thread = threading.Thread(
-                target=self._run, args=(keeper,), name=f"interlock-timetable-{name}", daemon=True
-            )
-            self._threads.append(thread)
-            thread.start()
+            if entries:
+                self._keep(name)
+            else:
+                others.append(name)
+        if others:
+            self._begin(self._look_for, others, "interlock-timetables")
+
+    def look(self) -> None:
+        """Look now whether other queues have stored entries."""
+        self._bell.set()
+
+    def _keep(self, name: str) -> None:
+        keeper = Keeper(name, self._entries[name], self._open_queue, self._lease, self._tasks)
+        self._keepers.append(keeper)
+        self._begin(self._run, keeper, f"interlock-timetable-{name}")
+
+    def _begin(self, run: Callable[[Any], None], given: Any, name: str) -> None:
+        thread = threading.Thread(target=run, args=(given,), name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _look_for(self, names: list[str]) -> None:
+        """Begin to keep the timetable of a queue when it has its first stored entry."""
+        queues = {name: self._open_queue(queue_name(name)) for name in names}
+        while queues and not self._stopped.is_set():
+            self._bell.clear()
+            for name, queue in list(queues.items()):
+                try:
+                    if not queue.messages(1):
+                        continue
+                    self._keep(name)
+                except EngineUnavailable:
+                    # The worker itself reports that.
+                    break
+                except InterlockError as error:
+                    # Perhaps without the rights to read it.
+                    _log.info(
+                        "stored timetable entries of queue %r are not served: %s", name, error
+                    )
+                del queues[name]
+            self._bell.wait(AGAIN)
 
     def stop(self) -> None:
         """Fire nothing further."""
         self._stopped.set()
+        self._bell.set()
         for keeper in self._keepers:
             keeper.waiting.close()
 
@@ -118,3 +165,5 @@ LOOK = 60.0
 """Seconds between checks that each entry has its timer."""
 LONGEST_PAUSE = 5.0
 BROKEN_PAUSE = 10.0
+AGAIN = 10.0
+"""Seconds between looks at a queue without entries."""

@@ -10,11 +10,11 @@ from interlock.app.timetable.runner import by_queue
 if TYPE_CHECKING:
     from interlock.app.app import App
 
-__all__ = ["Timetable"]
+__all__ = ["TestedTimetable"]
 
 
-class Timetable:
-    """See ``interlock.worker.harness.worker.Timetable``."""
+class TestedTimetable:
+    """See ``interlock.worker.harness.calls.Timetable``."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -22,10 +22,14 @@ class Timetable:
 
     def begin(self) -> None:
         """Put the timers of all entries, on the engine that the app uses now."""
-        queues = by_queue(self._app.timetable.values())
-        self._keepers = [Keeper(name, found, self._app._open) for name, found in queues.items()]
+        declared = by_queue(self._app.timetable.values())
+        self._keepers = [
+            Keeper(name, declared.get(name, {}), self._app._open, tasks=self._app.tasks)
+            for name in {task.declared.queue for task in self._app.tasks.values()}
+        ]
         for keeper in self._keepers:
-            keeper.plan()
+            if keeper.entries:
+                keeper.plan()
 
     def due(self) -> float | None:
         """Return the time of the next tick."""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
+from typing import Any, Literal
+
 import msgspec
 
-from interlock.app.timetable.entry import Entry, moment
+from interlock.app.timetable.entry import Definition, Entry, Missed, moment
+from interlock.app.timetable.schedule import Cron, Every, Schedule
+from interlock.retry import Retry
 
-__all__ = ["SUFFIX", "Timer", "call_name", "queue_name", "timer_name", "window"]
+__all__ = ["SUFFIX", "Timer", "call_name", "entry_of", "queue_name", "timer_name", "window"]
 
 SUFFIX = ":timetable"
 
@@ -19,16 +25,23 @@ class Timer(msgspec.Struct, omit_defaults=True):
     task: str
     schedule: str
     """As ``Schedule.text``: a worker whose entry has a different one leaves this timer alone."""
-    missed: str
+    missed: Missed
     tick: int
-    """The next tick, in seconds since 1970."""
+    """The next tick, in seconds since 1970. A change has 0."""
     last: int = 0
     """The tick that was fired before it; 0: none."""
+    sent: list[int] = []
+    """Ids of calls that were sent and may be unsettled, where the entry bounds their number."""
+    stored: Definition | None = None
+    """The rest of an entry that no app declares: it was added at run time."""
+    change: Literal["", "set", "remove"] = ""
+    """It is not a timer but sets or removes the entry."""
 
     def is_of(self, entry: Entry | None) -> bool:
         """Return whether it is a tick of this entry."""
         return (
             entry is not None
+            and self.stored is None
             and self.schedule == entry.schedule.text
             and self.task == entry.task.name
         )
@@ -39,15 +52,44 @@ def queue_name(queue: str) -> str:
     return queue + SUFFIX
 
 
-def timer(entry: Entry, tick: int, last: int = 0) -> Timer:
+def timer(entry: Entry, tick: int, last: int = 0, sent: list[int] | None = None) -> Timer:
     """Return the timer of a tick."""
-    return Timer(entry.name, entry.task.name, entry.schedule.text, entry.missed, tick, last)
+    return Timer(
+        entry.name, entry.task.name, entry.schedule.text, entry.missed, tick, last, sent or [],
+        entry.stored,
+    )  # fmt: skip
+
+
+def entry_of(timer: Timer, tasks: Mapping[str, Any], queue: str) -> Entry | None:
+    """Return the entry that a timer contains; None: this app has no such task on this queue.
+
+    Raises:
+        ValueError: this machine does not know the time zone, or the schedule is invalid.
+    """
+    task, found = tasks.get(timer.task), timer.stored
+    if found is None or task is None or task.declared.queue != queue:
+        return None
+    schedule = schedule_of(timer.schedule)
+    return Entry(
+        timer.name, task, schedule, timer.missed, found.args, found.kwargs, found.copies, found
+    )
+
+
+@functools.lru_cache(1024)
+def schedule_of(text: str) -> Schedule:
+    """Return the schedule that has this text. Raises ValueError."""
+    if text.startswith("every "):
+        return Every(text.removeprefix("every "))
+    expression, _, zone = text.rpartition(" ")
+    return Cron(expression, zone)
 
 
 def timer_name(entry: Entry, tick: int) -> str:
     """Return the dedup string of a timer: specific to a schedule, because two schedules have
     different ticks."""
-    return f"{entry.name} {entry.schedule.text} {moment(tick)}"
+    # Back to an earlier schedule is another change: its ticks have new timers.
+    change = f" of {entry.stored.number}" if entry.stored else ""
+    return f"{entry.name} {entry.schedule.text} {moment(tick)}{change}"
 
 
 def call_name(entry: Entry, tick: int) -> str:
@@ -77,5 +119,7 @@ def decode(payload: bytes) -> Timer | None:
 
 
 SHORTEST_WINDOW = 3600
+FOR_EVER = Retry(attempts=None, first=1, longest=60)
+"""The policy of all messages of such a queue."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Timer).decode

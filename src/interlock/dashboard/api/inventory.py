@@ -41,7 +41,7 @@ def schedules(operator: Operator, counts: QueueCounts) -> Answer:
             cursor, some = operator.page(name, cursor or b"0", PAGE)
             for one in some:
                 known = timer.decode(one.payload)
-                if known is None or one.id in seen:
+                if known is None or known.change or one.id in seen:
                     continue
                 seen.add(one.id)
                 found.append(
@@ -51,6 +51,7 @@ def schedules(operator: Operator, counts: QueueCounts) -> Answer:
                         "task": known.task,
                         "queue": name.removesuffix(timer.SUFFIX),
                         "missed": known.missed,
+                        "stored": known.stored is not None,
                         "last": known.last or None,
                         "next": known.tick,
                         "timer": {"queue": name, "id": str(one.id), "state": one.state},

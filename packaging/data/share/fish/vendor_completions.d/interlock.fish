@@ -50,8 +50,8 @@ function _shtab_interlock_using
   test "$_shtab_interlock_cmdpath" = "$argv"
 end
 
-set -g _shtab_interlock_commands replay queue 'queue list' 'queue stats' 'queue watch' 'queue hot' 'queue peek' 'queue explain' 'queue roots' 'queue revoke' 'queue retry' 'queue skip' 'queue bury' 'queue cancel' 'queue discard' 'queue pause' 'queue resume' 'queue seal' 'queue reopen' 'queue configure' 'queue dead-letters' 'queue requeue' 'queue barrier' 'queue purge' 'queue drop' 'queue export' 'queue import' 'queue install' 'queue check' table 'table create' 'table list' 'table info' 'table resize' 'table reset' 'table remove' 'table get' 'table set' 'table incr' 'table scan' 'table watch' 'table export' 'table import' node cluster 'cluster status' 'cluster nodes' 'cluster failover' 'cluster drain' 'cluster resync' 'cluster forget' 'cluster diff' store 'store cat' 'store tail' 'store verify' worker send cron 'cron list' 'cron next' 'cron run' dashboard top exporter hub 'hub info' 'hub topics' 'hub stores' 'hub clients' 'hub backup' pub sub outbox 'outbox migrate' 'outbox status' 'outbox dead' 'outbox requeue' 'outbox explain' 'outbox check' postgres 'postgres migrate' 'postgres status' 'postgres dead' 'postgres requeue' 'postgres explain' 'postgres check' completion
-set -g _shtab_interlock_opts_with_value --ack --advertise --after --allow-host --app --args --attempts --base-path --ca --capacity --cluster --concurrency --config --convert-kids --count --data --database --dc --dead-ttl --dedup --dedup-window --delay --drain --drain-timeout --durability --every --exec --expires --factor --file --first --format --from --git --host --http --jitter --journal --keep --key --key-size --keys --kw --kwargs --lease --limit --lines --link --link-stream --log-format --log-level --login --longest --machine --match --max-staleness --maxbytes --maxdead --maxsize --metrics --mode --most-queues --name --new-key --new-shared --node --on-full --overflow --partitions --path --payload --peer-ca --peer-user --picture --pid --pool --port --priority --processes --queues --ready-file --record --record-limit --record-sample --schema --seconds --settle --slow-wait --state --stream --stuck --table --then --timeout --to --token-file --tombstone-age --ttl --unix --unkeyed --upstream --upstreams --url --wait --watch --way --work --workers
+set -g _shtab_interlock_commands replay queue 'queue list' 'queue stats' 'queue watch' 'queue hot' 'queue peek' 'queue explain' 'queue roots' 'queue revoke' 'queue retry' 'queue skip' 'queue bury' 'queue cancel' 'queue discard' 'queue pause' 'queue resume' 'queue seal' 'queue reopen' 'queue configure' 'queue dead-letters' 'queue requeue' 'queue barrier' 'queue purge' 'queue drop' 'queue export' 'queue import' 'queue install' 'queue check' table 'table create' 'table list' 'table info' 'table resize' 'table reset' 'table remove' 'table get' 'table set' 'table incr' 'table scan' 'table watch' 'table export' 'table import' node cluster 'cluster status' 'cluster nodes' 'cluster failover' 'cluster drain' 'cluster resync' 'cluster forget' 'cluster diff' store 'store cat' 'store tail' 'store verify' worker send cron 'cron list' 'cron next' 'cron run' 'cron add' 'cron change' 'cron remove' dashboard top exporter hub 'hub info' 'hub topics' 'hub stores' 'hub clients' 'hub backup' pub sub outbox 'outbox migrate' 'outbox status' 'outbox dead' 'outbox requeue' 'outbox explain' 'outbox check' postgres 'postgres migrate' 'postgres status' 'postgres dead' 'postgres requeue' 'postgres explain' 'postgres check' completion
+set -g _shtab_interlock_opts_with_value --ack --advertise --after --allow-host --app --args --attempts --base-path --ca --capacity --cluster --concurrency --config --convert-kids --copies --count --cron --data --database --dc --dead-ttl --dedup --dedup-window --delay --drain --drain-timeout --durability --every --exec --expires --factor --file --first --format --from --git --host --http --jitter --journal --keep --key --key-size --keys --kw --kwargs --lease --limit --lines --link --link-stream --log-format --log-level --login --longest --machine --match --max-staleness --maxbytes --maxdead --maxsize --metrics --missed --mode --most-queues --name --new-key --new-shared --node --on-full --overflow --partitions --path --payload --peer-ca --peer-user --picture --pid --pool --port --priority --processes --queues --ready-file --record --record-limit --record-sample --schema --seconds --settle --slow-wait --state --stream --stuck --table --task --then --timeout --to --token-file --tombstone-age --ttl --tz --unix --unkeyed --upstream --upstreams --url --wait --watch --way --work --workers
 
 complete -c interlock -e
 complete -c interlock -f
@@ -434,10 +434,38 @@ complete -c interlock -n '_shtab_interlock_using cron; and test $_shtab_interloc
 complete -c interlock -n '_shtab_interlock_using cron next' -s h -l help -d 'show this help message and exit'
 complete -c interlock -n '_shtab_interlock_using cron next' -l count -x -d 'number of ticks of each entry (5)'
 complete -c interlock -n '_shtab_interlock_using cron next' -l json -d 'print JSON'
-complete -c interlock -n '_shtab_interlock_using cron; and test $_shtab_interlock_npos -eq 0' -a run -d 'send the call of an entry now'
+complete -c interlock -n '_shtab_interlock_using cron; and test $_shtab_interlock_npos -eq 0' -a run -d 'send the call of a declared entry now'
 complete -c interlock -n '_shtab_interlock_using cron run' -s h -l help -d 'show this help message and exit'
 complete -c interlock -n '_shtab_interlock_using cron run' -l url -x -d 'the engine; overrides the app'"'"'s own and INTERLOCK_URL'
 complete -c interlock -n '_shtab_interlock_using cron run' -l json -d 'print JSON'
+complete -c interlock -n '_shtab_interlock_using cron; and test $_shtab_interlock_npos -eq 0' -a add -d 'store an entry in the engine'
+complete -c interlock -n '_shtab_interlock_using cron add' -s h -l help -d 'show this help message and exit'
+complete -c interlock -n '_shtab_interlock_using cron add' -l task -x -d 'name of the task that is called'
+complete -c interlock -n '_shtab_interlock_using cron add' -l cron -x -d 'schedule: a cron expression, such as '"'"'0 3 * * *'"'"''
+complete -c interlock -n '_shtab_interlock_using cron add' -l tz -x -d 'time zone of --cron, such as Europe/Berlin (UTC)'
+complete -c interlock -n '_shtab_interlock_using cron add' -l every -x -d 'schedule: an interval, such as 15m or 1h30m'
+complete -c interlock -n '_shtab_interlock_using cron add' -l missed -xka "skip once all" -d 'what to do about ticks at which no worker ran (once)'
+complete -c interlock -n '_shtab_interlock_using cron add' -l args -x -d 'positional arguments of the call, a JSON array'
+complete -c interlock -n '_shtab_interlock_using cron add' -l kwargs -x -d 'keyword arguments of the call, a JSON object'
+complete -c interlock -n '_shtab_interlock_using cron add' -l copies -x -d 'maximum calls that may be unsettled at once (no maximum)'
+complete -c interlock -n '_shtab_interlock_using cron add' -l url -x -d 'the engine; overrides the app'"'"'s own and INTERLOCK_URL'
+complete -c interlock -n '_shtab_interlock_using cron add' -l json -d 'print JSON'
+complete -c interlock -n '_shtab_interlock_using cron; and test $_shtab_interlock_npos -eq 0' -a change -d 'replace a stored entry'
+complete -c interlock -n '_shtab_interlock_using cron change' -s h -l help -d 'show this help message and exit'
+complete -c interlock -n '_shtab_interlock_using cron change' -l task -x -d 'name of the task that is called'
+complete -c interlock -n '_shtab_interlock_using cron change' -l cron -x -d 'schedule: a cron expression, such as '"'"'0 3 * * *'"'"''
+complete -c interlock -n '_shtab_interlock_using cron change' -l tz -x -d 'time zone of --cron, such as Europe/Berlin (UTC)'
+complete -c interlock -n '_shtab_interlock_using cron change' -l every -x -d 'schedule: an interval, such as 15m or 1h30m'
+complete -c interlock -n '_shtab_interlock_using cron change' -l missed -xka "skip once all" -d 'what to do about ticks at which no worker ran (once)'
+complete -c interlock -n '_shtab_interlock_using cron change' -l args -x -d 'positional arguments of the call, a JSON array'
+complete -c interlock -n '_shtab_interlock_using cron change' -l kwargs -x -d 'keyword arguments of the call, a JSON object'
+complete -c interlock -n '_shtab_interlock_using cron change' -l copies -x -d 'maximum calls that may be unsettled at once (no maximum)'
+complete -c interlock -n '_shtab_interlock_using cron change' -l url -x -d 'the engine; overrides the app'"'"'s own and INTERLOCK_URL'
+complete -c interlock -n '_shtab_interlock_using cron change' -l json -d 'print JSON'
+complete -c interlock -n '_shtab_interlock_using cron; and test $_shtab_interlock_npos -eq 0' -a remove -d 'remove a stored entry'
+complete -c interlock -n '_shtab_interlock_using cron remove' -s h -l help -d 'show this help message and exit'
+complete -c interlock -n '_shtab_interlock_using cron remove' -l url -x -d 'the engine; overrides the app'"'"'s own and INTERLOCK_URL'
+complete -c interlock -n '_shtab_interlock_using cron remove' -l json -d 'print JSON'
 complete -c interlock -n '_shtab_interlock_using; and test $_shtab_interlock_npos -eq 0' -a dashboard -d 'serve a web page with the queues of an engine'
 complete -c interlock -n '_shtab_interlock_using dashboard' -s h -l help -d 'show this help message and exit'
 complete -c interlock -n '_shtab_interlock_using dashboard' -l url -x -d 'the engine: interlock://HOST:PORT of a hub, redis://USER:PASSWORD@HOST:PORT, rediss://, redis+cluster://, unix:PATH (the variable INTERLOCK_URL)'

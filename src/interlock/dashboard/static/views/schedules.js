@@ -12,6 +12,7 @@ export function schedules({ signal }) {
     { name: "when", label: "When", class: "mono", text: (row) => row.schedule ?? "–" },
     { name: "task", label: "Task", class: "mono", text: (row) => row.task ?? "–" },
     { name: "missed", label: "Missed ticks", text: (row) => row.missed ?? "–" },
+    { name: "from", label: "From", text: (row) => (row.stored ? "stored" : "declared") },
     { name: "queue", label: "Queue", fill: (row) => (row.queue ? queueLink(row.queue, { "data-open": true }) : null) },
     { name: "last", label: "Last", sort: (row) => row.last ?? 0, stamp: (row) => row.last, fill: (row) => ago(row.last) },
     { name: "next", label: "Next", sort: (row) => row.next ?? 0, stamp: (row) => row.next, fill: (row) => ago(row.next) },

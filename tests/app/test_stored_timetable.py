@@ -1,0 +1,353 @@
+"""Entries that are stored at run time, in a test's time."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from interlock.app import App
+from interlock.app.timetable.keeper import MOST_LEFT, OFTEN_LEFT, Keeper
+from interlock.testing import TestWorker
+from tests import seeds
+
+START = dt.datetime(2026, 11, 23, 12, tzinfo=dt.UTC)
+
+
+class Reports:
+    """An app with a task, no declared entry, and what was handled."""
+
+    def __init__(self) -> None:
+        self.app = App("memory://")
+        self.seen: list[str] = []
+
+        def report(tenant: str) -> None:
+            self.seen.append(tenant)
+
+        self.task = self.app.task(name="report")(report)
+
+    def add(self, name: str = "daily", **options: Any) -> bool:
+        options = {"every": "1h", "args": ["a"]} | options
+        return self.app.timetable.add(name, self.task, **options)
+
+    def after(self, worker: TestWorker, seconds: float) -> list[str]:
+        """Advance; return the arguments of the calls that were handled."""
+        before = len(self.seen)
+        worker.advance(seconds)
+        worker.run_until_idle()
+        return self.seen[before:]
+
+
+@pytest.fixture
+def reports() -> Reports:
+    return Reports()
+
+
+def test_an_added_entry_sends_its_calls_until_it_is_removed(reports: Reports) -> None:
+    with reports.app.testing(start=START) as worker:
+        assert reports.add()
+        worker.run_until_idle()
+        assert reports.after(worker, 3 * 3600) == ["a"] * 3
+        (entry,) = reports.app.timetable.stored()
+        assert (entry.name, entry.task, entry.schedule) == ("daily", "report", "every 1h")
+        assert entry.tick == START.timestamp() + 4 * 3600
+        assert reports.app.timetable.remove("daily")
+        worker.run_until_idle()
+        assert reports.after(worker, 3 * 3600) == []
+        assert reports.app.timetable.stored() == []
+        assert not reports.app.timetable.remove("daily")
+        stats = reports.app._queue("default:timetable").stats()
+        assert stats.unsettled == 0, "nothing is left"
+
+
+def test_a_change_replaces_the_entry_as_a_whole(reports: Reports) -> None:
+    with reports.app.testing(start=START) as worker:
+        reports.add()
+        worker.run_until_idle()
+        change = reports.app.timetable.change
+        change("daily", reports.task, every="10m", args=["b"])
+        worker.run_until_idle()
+        assert reports.after(worker, 3600) == ["b"] * 6
+        change("daily", reports.task, every="1h", args=["a"])
+        worker.run_until_idle()
+        assert reports.after(worker, 2 * 3600) == ["a"] * 2
+        with pytest.raises(KeyError, match="no stored entry 'weekly'; add"):
+            change("weekly", reports.task, every="1w", args=["a"])
+
+
+def test_an_entry_is_changed_at_once_while_its_timer_sleeps(reports: Reports) -> None:
+    with reports.app.testing(start=START) as worker:
+        reports.add(every="1d")
+        for _ in range(3):
+            worker.run_until_idle()
+            worker.clock.advance(60)
+        worker.run_until_idle()
+        reports.app.timetable.change("daily", reports.task, every="1h", args=["b"])
+        worker.run_until_idle()
+        (entry,) = reports.app.timetable.stored()
+        assert (entry.schedule, entry.tick > 0) == ("every 1h", True)
+
+
+def test_a_change_does_not_wait_for_the_tick_of_a_timer_whose_worker_died(
+    reports: Reports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Died(Exception):
+        pass
+
+    def dies(*given: Any) -> None:
+        raise Died
+
+    with reports.app.testing(start=START) as worker:
+        reports.add(every="1d")
+        worker.run_until_idle()
+        worker.clock.advance(60)
+        dying = Keeper("default", {}, reports.app._open, tasks=reports.app.tasks)
+        settle = Keeper._settle
+        monkeypatch.setattr(Keeper, "_settle", dies)
+        with pytest.raises(Died):
+            dying.step(0.0)
+        monkeypatch.setattr(Keeper, "_settle", settle)
+        # It is leased, so that it cannot be cancelled, and the change waits behind it.
+        reports.app.timetable.change("daily", reports.task, every="1h", args=["b"])
+        for _ in range(3):
+            worker.clock.advance(60)
+            worker.run_until_idle()
+        assert [timer.schedule for timer in dying.pending()] == ["every 1h"]
+
+
+def test_a_change_back_to_a_schedule_whose_timer_is_still_known_keeps_the_entry(
+    reports: Reports,
+) -> None:
+    with reports.app.testing(start=START) as worker:
+        reports.add(every="1d")
+        worker.run_until_idle()
+        without = Keeper("default", {}, reports.app._open)
+        for _ in range(MOST_LEFT // 2 + 1):
+            worker.clock.advance(60)
+            without.step(0.0)
+        # Returned so often that it is replaced by another of the same tick.
+        worker.clock.advance(60)
+        for every in ("2d", "1d"):
+            worker.run_until_idle()
+            reports.app.timetable.change("daily", reports.task, every=every, args=["b"])
+        worker.run_until_idle()
+        assert reports.after(worker, 86_400) == ["b"]
+
+
+def test_changes_that_no_worker_has_seen_apply_in_their_order(reports: Reports) -> None:
+    with reports.app.testing(start=START) as worker:
+        reports.add(args=["a"])
+        reports.app.timetable.remove("daily")
+        assert reports.app.timetable.stored() == []
+        reports.add(args=["b"])
+        reports.app.timetable.change("daily", reports.task, every="30m", args=["c"])
+        (entry,) = reports.app.timetable.stored()
+        assert (entry.schedule, entry.tick) == ("every 30m", 0)
+        worker.run_until_idle()
+        assert reports.after(worker, 3600) == ["c", "c"]
+
+
+def test_the_same_entry_again_is_known_and_another_one_refused(reports: Reports) -> None:
+    with reports.app.testing(start=START) as worker:
+        for _ in "ab":
+            assert reports.add() is True
+            assert reports.add() is False
+            worker.run_until_idle()
+            assert reports.add() is False
+            with pytest.raises(ValueError, match=r"there is an entry 'daily' \(every 1h, task"):
+                reports.add(every="2h")
+            reports.app.timetable.remove("daily")
+            worker.run_until_idle()
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"every": None}, "give either cron= or every="),
+        ({"cron": "0 3 * * *"}, "give either cron= or every="),
+        ({"every": "soon"}, "period is 'soon'"),
+        ({"args": []}, "missing a required argument"),
+        ({"args": lambda when: [when]}, "a function, which cannot be stored"),
+        ({"args": [object()]}, "cannot be stored as JSON"),
+        ({"args": [(1, 2)]}, "would change if stored as JSON"),
+        ({"copies": 0}, "copies is 0; allowed: 1 to 100"),
+        ({"missed": "never"}, "missed is 'never'"),
+        ({"name": ""}, "allowed: 1 to 200 bytes"),
+    ],
+)
+def test_invalid_entries_are_refused(reports: Reports, options: dict[str, Any], error: str) -> None:
+    with reports.app.testing(start=START), pytest.raises((TypeError, ValueError), match=error):
+        reports.add(**options)
+    with pytest.raises(TypeError, match="allowed: a task of this app"):
+        reports.app.timetable.add("x", report, every="1h")
+
+
+def report() -> None: ...
+
+
+def test_a_declared_name_is_refused(reports: Reports) -> None:
+    reports.app.every("1h", name="daily", args=["a"])(reports.task)
+    with pytest.raises(ValueError, match="the app declares an entry 'daily'"):
+        reports.add()
+
+
+@pytest.mark.parametrize("step", ["_send", "_put", "_settle"])
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("at", ["change", "tick"])
+def test_a_worker_that_dies_between_two_steps_loses_no_entry_and_repeats_no_tick(
+    reports: Reports, step: str, after: bool, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Died(Exception):
+        pass
+
+    done: Callable[..., Any] = getattr(Keeper, step)
+
+    def dies(keeper: Keeper, *given: Any, **options: Any) -> Any:
+        if after:
+            done(keeper, *given, **options)
+        raise Died
+
+    with reports.app.testing(start=START) as worker:
+        reports.add()
+        if at == "tick":
+            worker.run_until_idle()
+            worker.clock.advance(3600)
+        dying = Keeper("default", {}, reports.app._open, tasks=reports.app.tasks)
+        monkeypatch.setattr(Keeper, step, dies)
+        if (at, step) == ("change", "_send"):
+            dying.step(0.0)
+        else:
+            with pytest.raises(Died):
+                dying.step(0.0)
+        monkeypatch.setattr(Keeper, step, done)
+        for _ in range(2):
+            worker.clock.advance(60)  # its lease runs out, and the backoff ends
+            worker.run_until_idle()
+        expected = ["a"] if at == "tick" else []
+        assert reports.seen == expected
+        assert len(dying.pending()) == 1
+        worker.advance(3600)
+        worker.run_until_idle()
+        assert reports.seen == [*expected, "a"]
+
+
+def test_a_timer_that_is_leased_when_its_entry_is_changed_has_no_successor(
+    reports: Reports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with reports.app.testing(start=START) as worker:
+        reports.add()
+        worker.run_until_idle()
+        worker.clock.advance(3600)
+        keeper = Keeper("default", {}, reports.app._open, tasks=reports.app.tasks)
+        put = Keeper._put
+
+        def changed(keeper: Keeper, *given: Any, **options: Any) -> None:
+            monkeypatch.setattr(Keeper, "_put", put)
+            reports.app.timetable.change("daily", reports.task, every="2h", args=["b"])
+            put(keeper, *given, **options)
+
+        monkeypatch.setattr(Keeper, "_put", changed)
+        assert keeper.step(0.0)
+        worker.run_until_idle()
+        assert reports.seen == ["a"]
+        assert [timer.schedule for timer in keeper.pending()] == ["every 2h"]
+        assert reports.after(worker, 4 * 3600) == ["b", "b"]
+
+
+def test_a_tick_is_left_out_while_as_many_calls_as_allowed_are_unsettled(
+    reports: Reports, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "interlock.timetable")
+    with reports.app.testing(start=START) as worker:
+        reports.add(copies=2)
+        worker.run_until_idle()
+        worker.advance(5 * 3600)
+        assert reports.app._queue("default").stats().unsettled == 2
+        assert "is left out, for 2 calls are unsettled (copies=2)" in caplog.text
+        worker.run_until_idle()
+        assert reports.seen == ["a", "a"]
+        assert reports.after(worker, 3600) == ["a"]
+
+
+def test_a_declared_entry_may_bound_its_calls(reports: Reports) -> None:
+    reports.app.every("1h", missed="all", args=["a"], copies=1)(reports.task)
+    with reports.app.testing(start=START) as worker:
+        worker.clock.advance(5 * 3600)
+        worker.run_until_idle()
+        assert reports.seen == ["a"], "of the missed ones, too"
+
+
+def test_an_entry_whose_task_no_worker_has_stays_and_is_reported(
+    reports: Reports, caplog: pytest.LogCaptureFixture
+) -> None:
+    with reports.app.testing(start=START) as worker:
+        reports.add()
+        without = Keeper("default", {}, reports.app._open)
+        for _ in range(MOST_LEFT + 2):
+            without.step(0.0)
+            worker.clock.advance(60)
+        assert without.queue.stats().unsettled == 1
+        assert "waits for a worker of queue 'default' that has task 'report'" in caplog.text
+        assert caplog.text.count("waits for a worker") == 1, OFTEN_LEFT
+        worker.run_until_idle()
+        assert reports.after(worker, 3600) == ["a"]
+
+
+@pytest.mark.parametrize("run", range(20))
+def test_random_changes_with_workers_that_die_end_in_the_last_one(
+    reports: Reports, run: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(seeds.seed() * 100 + run)
+    print(f"INTERLOCK_SEED={seeds.seed()}")
+
+    class Died(Exception):
+        pass
+
+    def dying(done: Callable[..., Any]) -> Callable[..., Any]:
+        def step(keeper: Keeper, *given: Any, **options: Any) -> Any:
+            if chance.random() < deadly:
+                raise Died
+            found = done(keeper, *given, **options)
+            if done is send:
+                assert ids.setdefault(given[1], found) == found, "no tick is sent twice"
+            if chance.random() < deadly:
+                raise Died
+            return found
+
+        return step
+
+    send, ids = Keeper._send, dict[int, int]()
+    expected: str | None = None
+    timetable = reports.app.timetable
+    with reports.app.testing(start=START) as worker:
+        deadly = 0.2
+        for step in ("_send", "_put", "_settle"):
+            monkeypatch.setattr(Keeper, step, dying(getattr(Keeper, step)))
+        for _ in range(60):
+            what = chance.choice(("add", "change", "remove", "tick", "tick", "tick"))
+            every = chance.choice(("10m", "1h", "1d"))
+            if what == "add" and expected is None:
+                assert reports.add(every=every)
+                expected = every
+            elif what == "change" and expected is not None:
+                timetable.change("daily", reports.task, every=every, args=["a"])
+                expected = every
+            elif what == "remove":
+                assert timetable.remove("daily") is (expected is not None)
+                expected = None
+            else:
+                worker.clock.advance(chance.choice((1, 40, 60, 600, 3600)))
+                with contextlib.suppress(Died):
+                    worker.run_until_idle()
+            found = [(one.name, one.schedule) for one in timetable.stored()]
+            assert found == ([("daily", f"every {expected}")] if expected else [])
+        deadly = 0.0
+        for _ in range(30):
+            worker.clock.advance(60)
+            worker.run_until_idle()
+        left = reports.app._queue("default:timetable").messages()
+        assert len(left) == (expected is not None), left
