@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import pytest
 import redis
 
 import interlock
@@ -13,11 +15,16 @@ from interlock.client.rows.announcements import Announcement, announce, announce
 from interlock.cluster.membership import Membership
 
 
+@pytest.fixture
+def server(redis_url: str) -> Iterator[Any]:
+    with redis.Redis(port=int(redis_url.rpartition(":")[2])) as server:
+        yield server
+
+
 def test_a_node_adds_itself_to_the_ids_of_the_cluster_again_only_when_it_is_missing(
-    redis_url: str,
+    redis_url: str, server: Any
 ) -> None:
     name = f"c{uuid.uuid4().hex[:12]}"
-    server: Any = redis.Redis(port=int(redis_url.rpartition(":")[2]))
     own = Announcement(id="n1", dc="d", role="serving", address="127.0.0.1:1", since=1.0)
 
     def written() -> list[int]:
@@ -38,9 +45,10 @@ def test_a_node_adds_itself_to_the_ids_of_the_cluster_again_only_when_it_is_miss
         assert server.ttl(f"il:nodes:{{{name}}}") > 3_600
 
 
-def test_a_listed_node_is_renewed_and_reads_all_others_in_one_round_trip(redis_url: str) -> None:
+def test_a_listed_node_is_renewed_and_reads_all_others_in_one_round_trip(
+    redis_url: str, server: Any
+) -> None:
     name = f"c{uuid.uuid4().hex[:12]}"
-    server: Any = redis.Redis(port=int(redis_url.rpartition(":")[2]))
     own, other, third = (
         Announcement(id=f"n{number}", dc="d", role="serving", address="127.0.0.1:1", since=1.0)
         for number in (1, 2, 3)
@@ -70,9 +78,8 @@ def test_a_listed_node_is_renewed_and_reads_all_others_in_one_round_trip(redis_u
         assert announcements(client, name) == [own, third]
 
 
-def test_a_node_whose_engine_refuses_a_renewal_reports_why(redis_url: str) -> None:
+def test_a_node_whose_engine_refuses_a_renewal_reports_why(redis_url: str, server: Any) -> None:
     name = f"c{uuid.uuid4().hex[:12]}"
-    server: Any = redis.Redis(port=int(redis_url.rpartition(":")[2]))
     own = Announcement(id="n1", dc="d", role="serving", address="127.0.0.1:1", since=1.0)
     server.acl_setuser(name, enabled=True, nopass=True, categories=["+@all"], keys=["*"])
     url = redis_url.replace("redis://", f"redis://{name}:secret@")
