@@ -103,8 +103,8 @@ role needs the rights of a [monitor](outbox.md#roles).
 
 OUTBOX_TAIL = """
 `state` is `waiting`, `relayed`, `held` or `dead`; held rows are among the relayed ones too. Beyond
-100,000, waiting and relayed rows are a lower bound. While the database is down, `interlock_outbox_up` is 0
-and the others are missing; the reason is logged once.
+100,000, waiting and relayed rows are a lower bound. While the database is down,
+`interlock_outbox_up` is 0 and the others are missing; the reason is logged once.
 """
 
 EXPORTER_CLI = """

@@ -446,3 +446,28 @@ def test_commits_that_are_handled_while_others_are_read_are_deleted(
                        "interlock.outbox)")  # fmt: skip
     found = reader.execute("select count(*) from interlock.outbox_commits").fetchone()
     assert found is not None and found[0] <= 24
+
+
+def test_a_sweep_begins_where_the_last_one_kept_a_commit_or_at_a_gap_that_was_filled(
+    connect: Connect, reader: psycopg.Connection[Any], position: Position
+) -> None:
+    slow, quick = connect(), connect(autocommit=True)
+    send(slow, "a", early=True)
+    send(quick, *"bcd")
+
+    def read_and_sweep() -> list[str]:
+        position._next_sweep = 0.0
+        return names(reader, position)
+
+    assert names(reader, position) == list("bcd")
+    reader.execute("delete from interlock.outbox where id in (2, 3)")
+    assert read_and_sweep() == []
+    numbers = "select array_agg(number order by number) from interlock.outbox_commits"
+    assert reader.execute(numbers).fetchone() == ([4],)
+    assert position._first == 3
+    slow.commit()
+    assert read_and_sweep() == ["a"]
+    reader.execute("delete from interlock.outbox where id in (1, 4)")
+    assert read_and_sweep() == []
+    assert reader.execute(numbers).fetchone() == (None,)
+    assert position._first == 4

@@ -54,7 +54,11 @@ class Position:
         """The last read found no place in the window."""
         self._oldest = 0
         """No live row of a commit up to this one is left of those that were read."""
-        self._swept = self._sweep_end = self._since_sweep = 0
+        self._first = self._swept = self._sweep_end = self._since_sweep = 0
+        """The last sweep kept no commit up to ``_first``. The next does not look there: while a
+        transaction is open, the deleted ones stay in the index."""
+        self._kept: int | None = None
+        """The first commit that this sweep has kept."""
         self._next_sweep = 0.0
         plan_in_order(connection)
         name = quoted(schema)
@@ -106,7 +110,8 @@ class Position:
                 where number > %(swept)s and number <= %(end)s order by number limit %(limit)s),
             d as (delete from {commits} where batch in (select batch from c
                 where not exists (select from {table} o where o.batch = c.batch)) returning number)
-            select max(number), count(*), (select count(*) from d) from c"""
+            select max(number), count(*), (select count(*) from d),
+                min(number) filter (where number not in (select number from d)) from c"""
 
     def read(self, limit: int) -> list[StoredRow]:
         """Return the next rows, in order: an empty list if none wait or the window is full."""
@@ -122,7 +127,11 @@ class Position:
         self._given += len(rows)
         self._since_sweep += len(rows)
         if rows:
-            self._oldest = min(self._oldest, rows[0].number - 1)
+            before = rows[0].number - 1
+            self._oldest = min(self._oldest, before)
+            if before < self._first:
+                # It fills a gap.
+                self._first = self._swept = before
         if self._since_sweep >= SWEEP or time.monotonic() >= self._next_sweep:
             self._delete_empty_commits()
         return rows
@@ -188,12 +197,19 @@ class Position:
 
     def _delete_empty_commits(self) -> None:
         """Delete commits whose rows are gone, of the next ones."""
-        if self._swept == 0:
+        if self._swept == self._first:
+            self._kept = None
             # An end that does not move with the mark: rows before it are handled meanwhile.
             self._sweep_end = self.gaps.mark
         values = {"swept": self._swept, "end": self._sweep_end, "limit": SWEEP}
-        last, count, deleted = self._connection.execute(self._sweep, values).fetchone()
-        self._swept = last if count == SWEEP else 0
+        last, count, deleted, kept = self._connection.execute(self._sweep, values).fetchone()
+        if self._kept is None:
+            self._kept = kept
+        if count == SWEEP:
+            self._swept = last
+        else:
+            end = self._sweep_end if self._kept is None else self._kept - 1
+            self._first = self._swept = max(end, self._first)
         # Faster than commits come, while there is much to delete.
         pause = 0.0 if deleted > SWEEP // 2 else SWEEP_PAUSE
         self._since_sweep, self._next_sweep = 0, time.monotonic() + pause

@@ -15,16 +15,16 @@ from interlock.app import App
 from interlock.outbox import Outbox
 from interlock.outbox.sqlite.lock import holder
 from tests.hub.servers import needs_hub
-from tests.outbox.file_bank import TABLES
-from tests.outbox.storm import Storm, hub
-from tests.outbox.test_storm import KILLS, SECONDS
+from tests.outbox.storms.file_bank import TABLES
+from tests.outbox.storms.storm import Storm, hub
+from tests.outbox.storms.test_storm import KILLS, SECONDS
 from tests.seeds import seed
 
 pytestmark = pytest.mark.watchdog(SECONDS + 300)
 
 
 class FileStorm(Storm):
-    program = "tests.outbox.file_bank"
+    program = "tests.outbox.storms.file_bank"
     rows = "interlock_outbox"
 
     def __init__(self, folder: Path, chance: random.Random) -> None:

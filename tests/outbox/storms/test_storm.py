@@ -22,8 +22,8 @@ from interlock.outbox import Outbox
 from interlock.outbox.explanation import RowExplanation
 from interlock.outbox.postgres import schema
 from tests.hub.servers import needs_hub
-from tests.outbox.bank import TABLES
-from tests.outbox.storm import Engine, Storm, hub, memory_redis, repeat
+from tests.outbox.storms.bank import TABLES
+from tests.outbox.storms.storm import Engine, Storm, hub, memory_redis, repeat
 from tests.seeds import seed
 from tests.worker.process.postgresql import Server
 
@@ -36,7 +36,7 @@ FLAGS = ["fsync=off", "max_prepared_transactions=100", "deadlock_timeout=50ms"]
 
 
 class PostgresStorm(Storm):
-    program = "tests.outbox.bank"
+    program = "tests.outbox.storms.bank"
     rows = "interlock.outbox"
 
     def __init__(

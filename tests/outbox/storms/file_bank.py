@@ -15,7 +15,7 @@ import time
 from interlock.app import App
 from interlock.outbox import Outbox
 from interlock.retry import Retry
-from tests.outbox.storm import BACKLOG, KEYS
+from tests.outbox.storms.storm import BACKLOG, KEYS
 
 TABLES = """
 create table counter (k integer primary key, n integer not null default 0);

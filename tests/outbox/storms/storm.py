@@ -56,7 +56,7 @@ def mixed(usual: dict[str, float]) -> dict[str, float]:
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
-    ["__main__", "tests.outbox.bank", "interlock.cli.worker", "interlock.worker"]
+    ["__main__", "tests.outbox.storms.bank", "interlock.cli.worker", "interlock.worker"]
 )
 
 

@@ -17,7 +17,7 @@ import psycopg
 from interlock.app import App
 from interlock.outbox import Outbox
 from interlock.retry import Retry
-from tests.outbox.storm import BACKLOG, KEYS, mixed
+from tests.outbox.storms.storm import BACKLOG, KEYS, mixed
 
 USUAL = {
     "serializable": 0.2,
