@@ -1,9 +1,10 @@
 """Brief handlers with every outcome, for all pools; see ``test_brief`` and ``test_expired``.
 
-The environment names a folder: each handler adds a line to its file `begun` and, if it is not ended
-with its process, to `ended`; the handler of ``slow``, and the first of ``hang``, wait there for the
-file `gate`. The first of ``freeze`` stops its process, and the worker, until both get SIGCONT. With
-BRIEF_AHEAD, every handler is brief, however slow this machine is.
+The environment names a folder: each handler adds a line to its file `begun` and, if it is not
+ended with its process, to `ended`; the handler of ``slow``, and the first of ``hang``, wait there
+for the file `gate`; the first of ``halt`` stops its process until SIGCONT. The first of
+``freeze`` stops its process, and the worker, until both get SIGCONT. With BRIEF_AHEAD, every
+handler is brief, however slow this machine is.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ def _handle(key: str, number: int, how: str) -> None:
                 time.sleep(0.001)
         if how == "freeze" and not (folder / "frozen").exists():
             _freeze(folder / "frozen", number)
+        if how == "halt" and attempt == 1:
+            _note(folder / "halted", str(os.getpid()))
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         if how == "die" and attempt == 1:
             os._exit(3)
         if how == "fails" or (how == "once" and attempt == 1):

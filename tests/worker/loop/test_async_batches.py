@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
+import sys
 import threading
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -79,14 +82,15 @@ def test_coroutines_that_do_not_wait_share_tasks_and_keep_order(
     app: App, threads: int, batched: list[int]
 ) -> None:
     seen: dict[int, list[int]] = defaultdict(list)
-    # Kept, so that no other has its number.
-    tasks: dict[int, Any] = {}
+    # By name: a message that keeps its task would be the last of it.
+    tasks: set[str] = set()
     loops: set[Any] = set()
 
     @app.task(keys="{key}")
     async def quick(key: int, n: int) -> None:
         task = asyncio.current_task()
-        tasks[id(task)] = task
+        assert task is not None
+        tasks.add(task.get_name())
         loops.add(asyncio.get_running_loop())
         assert threading.current_thread().name == "interlock-handlers"
         async with asyncio.timeout(20):
@@ -358,6 +362,87 @@ def test_a_cancellation_that_a_coroutine_leaves_behind_does_not_reach_the_next_m
     with app.worker(pool="asyncio", threads=1):
         queue_of(app).join(60)
     assert sum(batched) > 0 and not failed
+
+
+def test_a_timer_that_a_coroutine_leaves_behind_does_not_cancel_a_later_message(
+    app: App, batched: list[int]
+) -> None:
+    cancelled: list[int] = []
+
+    @app.task(retry=Retry(1))
+    async def task(n: int) -> None:
+        if n % 20 == 5:
+            running = asyncio.current_task()
+            assert running is not None
+            asyncio.get_running_loop().call_soon(running.cancel)
+        elif n % 20 == 6:
+            try:
+                for _ in range(5):
+                    await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                cancelled.append(n)
+
+    for n in range(400):
+        task.send(n)
+    with app.worker(pool="asyncio", threads=1):
+        queue_of(app).join(60)
+    assert sum(batched) > 0 and not cancelled
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="new in Python 3.12")
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_function_marked_as_a_coroutine_function_may_return_anything_to_await(
+    app: App, batched: list[int], threads: int
+) -> None:
+    handled: list[int] = []
+
+    class Handling:
+        def __init__(self, n: int) -> None:
+            self.n = n
+
+        def __await__(self) -> Iterator[Any]:
+            if self.n % 20 == 7:
+                yield
+            handled.append(self.n)
+
+    def function(n: int) -> Handling:
+        return Handling(n)
+
+    mark: Any = vars(inspect)["markcoroutinefunction"]
+    task = app.task(retry=Retry(1))(mark(function))
+    for n in range(400):
+        task.send(n)
+    with app.worker(pool="asyncio", threads=threads):
+        queue_of(app).join(60)
+    assert sum(batched) > 0 and sorted(handled) == [*range(400)]
+    assert not list(queue_of(app).dead_letters())
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="new in Python 3.12")
+@pytest.mark.parametrize("waits", [0, 1, 20])
+def test_every_message_is_handled_on_a_loop_of_eager_tasks(app: App, waits: int) -> None:
+    factory: Any = vars(asyncio)["eager_task_factory"]
+    handled: list[int] = []
+    running: set[int] = set()
+
+    @app.on_process_start
+    async def use() -> None:
+        asyncio.get_running_loop().set_task_factory(factory)
+
+    @app.task(retry=Retry(1))
+    async def task(n: int) -> None:
+        assert len(running) < 4
+        running.add(n)
+        for _ in range(waits if n % 3 else 0):
+            await asyncio.create_task(asyncio.sleep(0))
+        running.discard(n)
+        handled.append(n)
+
+    for n in range(400):
+        task.send(n)
+    with app.worker(pool="asyncio", threads=4):
+        queue_of(app).join(60)
+    assert sorted(handled) == [*range(400)]
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)

@@ -158,7 +158,7 @@ def test_a_message_begun_in_a_process_that_is_killed_for_another_keeps_its_attem
     killed: list[int] = []
 
     def advance(pool: process_pool.ProcessPool, child: Any) -> None:
-        if len(child.sent) > 2 and not killed and child.progress.times(child.number)[1]:
+        if len(child.sent) > 2 and not killed and child.progress.times(child.sent[0].number)[1]:
             killed.append(child.sent[1].held.id)
             # As ``kill`` does, with a message that has just ended.
             child._killed_for = child.busy

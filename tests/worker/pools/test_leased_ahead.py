@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +84,19 @@ def test_messages_behind_a_slow_handler_go_to_an_idle_process(
         (tmp_path / "gate").touch()
         wait_for(lambda: bool(queue.stats().unsettled == 0), "the slow one does not end")
     assert {attempt for *_, attempt in noted(tmp_path)} == {1}
+
+
+def test_messages_behind_a_process_that_is_stopped_go_to_an_idle_one(
+    app: App, tmp_path: Path, kept: None
+) -> None:
+    for n in range(60):
+        task("process").send(f"k{n}", n, "halt" if n == 10 else "")
+    queue = app._queue("default")
+    with app.worker(pool="process", threads=2):
+        wait_for(lambda: bool(queue.stats().unsettled == 1), "they wait behind the stopped one")
+        os.kill(int((tmp_path / "halted").read_text()), signal.SIGCONT)
+        wait_for(lambda: bool(queue.stats().unsettled == 0), "the stopped one does not end")
+    assert sorted(numbers(tmp_path)) == [*range(60)]
 
 
 @POOLS

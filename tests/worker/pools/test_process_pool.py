@@ -179,29 +179,54 @@ def settings(pool: str) -> dict[str, object]:
     return {"queues": ("default",), "concurrency": None, "pool": pool}
 
 
-def test_a_process_returns_the_last_messages_while_its_handler_ends() -> None:
+def test_a_message_is_begun_by_its_process_or_taken_back_by_the_worker() -> None:
+    ours = Progress()
+    memory, pipe = ours.descriptors
+    theirs = Progress((os.dup(memory), os.dup(pipe)))
+    begun: list[int] = []
+
+    def begin() -> None:
+        while (number := theirs.take()) != 0:
+            begun.extend([] if number is None else [number])
+
+    process = threading.Thread(target=begin)
+    process.start()
+    back: list[int] = []
+    for first in range(1, 20_001, 20):
+        ours.send(first, 20)
+        back += ours.rest()
+    # It ends the thread, unless that has read the last of the others and this was read by nobody.
+    ours.send(0, 1)
+    process.join()
+    assert sorted(begun + back) == [*range(1, 20_001)]
+    assert begun == sorted(begun)
+    assert ours.rest() == []
+    ours.close()
+    os.close(theirs._unbegun)
+
+
+def test_a_process_does_not_begin_what_the_worker_has_taken_back() -> None:
     ours, theirs = multiprocessing.Pipe()
+    progress = Progress()
+    memory, pipe = progress.descriptors
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     try:
-        link = process_child._Link(theirs, Progress(), level)
+        link = process_child._Link(theirs, Progress((os.dup(memory), os.dup(pipe))), level)
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
-
-    class Raced(collections.deque[Any]):
-        """The handler's thread begins the next message between two steps of the reader."""
-
-        def pop(self) -> Any:  # type: ignore[override]
-            found = super().pop()
-            begun.extend([self.popleft()] if len(self) == 2 else [])
-            return found
-
-    begun: list[Any] = []
-    link._work = Raced([(0, ("a",)), (1, ("b",)), (2, ("c",))])
-    link._return_all()
-    assert begun == [(0, ("a",))]
-    assert pickle.loads(ours.recv_bytes()) == ("returned", 2)
+    messages: list[Any] = [SimpleNamespace(number=number) for number in (7, 8, 9)]
+    progress.send(7, 2)
+    assert progress.rest() == [7, 8]
+    progress.send(9, 1)
+    link._work.extend(messages)
+    assert link._next() is messages[2]
+    progress.send(10, 2)
+    link._return_all([9])
+    assert pickle.loads(ours.recv_bytes()) == ("returned", [9, 10, 11])
+    progress.close()
+    os.close(link._progress._unbegun)
 
 
 @pytest.mark.parametrize("stops", [True, False])
@@ -210,9 +235,10 @@ def test_messages_that_a_process_returns_go_to_an_idle_one_unless_the_worker_sto
 ) -> None:
     given: list[Any] = []
     pool = ProcessPool(2, "", cast(Any, SimpleNamespace(stops=stops)), cast(Any, None))
-    waiting = SimpleNamespace(unbegun=lambda: None, expired=False)
-    busy: Any = SimpleNamespace(ready=True, sent=collections.deque([object(), waiting]))
-    idle: Any = SimpleNamespace(ready=True, sent=collections.deque(), handle=given.extend)
+    waiting = SimpleNamespace(unbegun=lambda: None, expired=False, number=8)
+    busy: Any = SimpleNamespace(ready=True, room=0, without=lambda numbers: [waiting])
+    busy.sent = collections.deque([SimpleNamespace(number=7, at=busy)])
+    idle: Any = SimpleNamespace(ready=True, room=9, sent=collections.deque(), handle=given.extend)
     pool._children = [busy, idle]
-    pool.returned(busy, 1)
+    pool.returned(busy, {8})
     assert given == ([] if stops else [waiting])

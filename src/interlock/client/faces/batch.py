@@ -71,6 +71,12 @@ class LeasedBatch:
         """Return the message at this position."""
         return wire.handed(self.reply, place)
 
+    def parts(self, place: int) -> list[bytes]:
+        """Return the message at this position as the engine sent it; see ``handed``."""
+        reply = self.reply
+        keys = int(reply[place + wire.EXCLUSIVE]) + int(reply[place + wire.SHARED])
+        return list(reply[place : place + wire.FIELDS + keys])
+
     def message_of(self, id: int) -> wire.Handed:
         """Return the message of this id."""
         return next(one for one in map(self.message, self.places) if one.id == id)

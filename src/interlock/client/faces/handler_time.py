@@ -13,7 +13,9 @@ __all__ = ["HandlerTime"]
 class HandlerTime:
     """The typical duration of handlers. One leasing thread uses it at a time."""
 
-    def __init__(self, places: int = 1) -> None:
+    def __init__(self, places: int = 1, processes: int = 1) -> None:
+        self._processes = processes
+        """Number of processes in which handlers run, each one at a time."""
         self.quick = False
         """Handlers are quick enough to be run in batches."""
         self.computing = False
@@ -44,8 +46,8 @@ class HandlerTime:
         if self._average > BRIEF:
             return 0
         # Handlers that wait run side by side. Those that compute wait for each other, which makes
-        # each of them seem slow.
-        each = min(self._average, self._apart)
+        # each of them seem slow. Only in processes do they certainly run side by side.
+        each = min(self._average / self._processes, self._apart)
         return min(MOST_LEASED, int(LONGEST_BATCH / max(each, 1e-7)))
 
     def ended(self, seconds: float) -> None:

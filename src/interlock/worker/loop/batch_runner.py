@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from sys import getrefcount
 from time import thread_time
 from typing import TYPE_CHECKING, Protocol
 
@@ -377,13 +378,17 @@ class BatchRunner:
         # Log lines carry their own time, so they are logged message by message.
         plain = {} if run.batch.told_from is not None else self._tasks.plain
         task, here, now = run.task, run.task is not None, 0.0
-        pause = clock() + LONGEST_SLICE
+        pause, references = clock() + LONGEST_SLICE, getrefcount(task)
         computing, waited = self._loop is None and self._times.computing, 0
         computed, counted = thread_time(), waits() if computing else 0
         token = handling(None)
         try:
             while True:
-                if task is not None and (now > pause or task.cancelling()):
+                if task is not None and (
+                    # A handler may have left a reference to its task: a timer that cancels it later
+                    # must not reach another message.
+                    now > pause or task.cancelling() or getrefcount(task) > references
+                ):
                     if measured and (now := clock()) > moment:
                         run.slow.append((run.ended - 1, now - moment + MOMENT))
                     return None

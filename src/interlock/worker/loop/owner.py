@@ -255,12 +255,12 @@ class Owner:
             if one.over:
                 continue
             if one.started is None:
-                if self.stops or one.held.lost or now - one.offered > LONGEST_UNSTARTED:
+                if self.stops or one.lost or now - one.offered > LONGEST_UNSTARTED:
                     self.state.give_back(one)
                 continue
-            if one.held.lost:
+            if one.lost:
                 self.state.pool.tell_lost(one)
-            if (limit := one.invocation.timeout) is not None and now - one.started >= limit:
+            if (limit := one.timeout) is not None and now - one.started >= limit:
                 self._revoke(one, limit)
         self.state.release_deferred(now)
 
@@ -285,7 +285,7 @@ class Owner:
         if self.state.audit is not None:
             self.state.audit.ended(held)
         error = f"handled for more than {limit:.3g} s"
-        outcome = failure(execution.invocation.retry, held, error)
+        outcome = failure(execution.retry, held, error)
         execution.source.add(execution.batch, held, outcome)
         if execution.source.meter is not None:
             execution.source.meter.timed_out(held)

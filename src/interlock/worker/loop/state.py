@@ -10,14 +10,16 @@ import enum
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.client.faces.handler_time import HandlerTime
+from interlock.client.wire import messages as wire
 from interlock.message import Kind
 from interlock.retry import Retry
 from interlock.worker.message.execution import (
+    ACKED,
     RELEASED,
     Execution,
     Invocation,
@@ -28,8 +30,9 @@ from interlock.worker.message.execution import (
     lease_at,
     tell_ended,
 )
+from interlock.worker.message.plain_execution import PlainExecution
 from interlock.worker.message.source import Source, count_outcome
-from interlock.worker.message.tasks import NotHere, Tasks
+from interlock.worker.message.tasks import NotHere, PlainCall, Tasks, head
 from interlock.worker.pools.loop_pool import LoopPool
 from interlock.worker.pools.pool import Pool
 from interlock.worker.pools.thread_pool import COUNTS_WAITS, ThreadPool
@@ -201,7 +204,9 @@ class WorkerState:
         """The held messages, by the number of their execution. Other threads may read it."""
         self.places = Places(settings.concurrency, settings.unkeyed)
         self.places.moved(pool.places)
-        self.times = HandlerTime(settings.concurrency)
+        self._in_processes = settings.pool == "process"
+        processes = settings.concurrency if self._in_processes else 1
+        self.times = HandlerTime(settings.concurrency, processes)
         """Handler times; a runner of batches owns them while there is one."""
         self.runner: BatchRunner | None = None
         """The runner of batches, while there is one. Other threads may read it."""
@@ -242,19 +247,32 @@ class WorkerState:
             self.alone_one, self.alone_at = Alone(source, batch), now
             return 0
         found: list[Execution] = []
+        plain = self._plain_calls
         for at in places:
-            held = lease_at(source.name, batch, at)
             if refused or len(found) >= room:
-                source.add(batch, held, RELEASED)
+                source.add(batch, lease_at(source.name, batch, at), RELEASED)
                 continue
+            call = plain.get(head(batch.reply[at + wire.PAYLOAD])) if plain else None
+            if call is not None:
+                found.append(PlainExecution(batch, at, call, source, now))
+                continue
+            held = lease_at(source.name, batch, at)
             invocation = self._prepared(source, batch, held)
             if invocation is not None:
                 found.append(Execution(batch, held, invocation, source, now))
+                if self._in_processes:
+                    self.tasks.learn(invocation, held.payload)
         for execution in found:
             self.executions[id(execution)] = execution
         if found:
             self.pool.offer(found)
         return len(found)
+
+    @property
+    def _plain_calls(self) -> Mapping[bytes, PlainCall]:
+        """The plain calls that processes get as the engine sent them; an auditor wants the lease of
+        each message."""
+        return self.tasks.plain if self._in_processes and self.audit is None else {}
 
     def next_alone(self) -> None:
         """Begin the message that must run alone, once nothing else is handled or leased."""
@@ -354,13 +372,27 @@ class WorkerState:
     def ended(self, execution: Execution, outcome: Outcome, told: bool = False) -> None:
         """Note that a handler has ended, or, if the outcome is RELEASED, that none has begun.
         ``told``: the auditor and the log of handled messages know that already."""
-        held, source = execution.held, execution.source
+        source = execution.source
         if outcome is RELEASED:
             self._return(execution)
             return
+        took = (execution.ended or 0.0) - (execution.started or execution.offered)
+        if (
+            outcome is ACKED
+            and type(execution) is PlainExecution
+            and execution.batch.told_from is None
+            and source.meter is None
+            and not execution.over
+        ):
+            # The common case in a process: no lease is made.
+            source.acked(execution, execution.acking())
+            source.tally.handled += 1
+            self.times.ended(took)
+            self.forget(execution)
+            return
+        held = execution.held
         if self.audit is not None and not told:
             tell_ended(self.audit, held, outcome)
-        took = (execution.ended or 0.0) - (execution.started or execution.offered)
         over = held._over
         if not over:
             if outcome.how == "ack" and execution.batch.told_from is not None and not told:

@@ -347,7 +347,25 @@ class Execution:
     at: Any = None
     """The place where it is handled: the number of a thread, a task or a process of the pool."""
 
+    number: int = 0
+    """Its number among the messages that a process of the pool was sent."""
+
     _unclaimed: list[None] = field(default_factory=[None].copy)
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds after which the lease is revoked."""
+        return self.invocation.timeout
+
+    @property
+    def retry(self) -> Retry:
+        """Policy that judges its failures."""
+        return self.invocation.retry
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of its payload."""
+        return len(self.held.payload)
 
     @property
     def over(self) -> bool:
@@ -355,10 +373,15 @@ class Execution:
         return self.held._over
 
     @property
+    def lost(self) -> bool:
+        """Return whether it is settled, or its lease is known to be lost."""
+        return self.held.lost
+
+    @property
     def expired(self) -> bool:
         """Return whether its lease is lost, or may be: this process was frozen, for instance, and
         another worker may have the message. Then no handler may begin it."""
-        return self.held.lost or self.batch.grant.deadline <= time.monotonic()
+        return self.lost or self.batch.grant.deadline <= time.monotonic()
 
     def claim(self) -> bool:
         """Decide who has it: the place that begins it, or the owner that takes it back. True for
@@ -373,17 +396,17 @@ class Execution:
         """Note that a handler begins."""
         self.at = at
         self.started = time.monotonic()
-        if self.invocation.timeout is not None:
-            self.batch.grant.bound(self.held.id, self.started + self.invocation.timeout)
+        if (limit := self.timeout) is not None:
+            self.batch.grant.bound(self.held.id, self.started + limit)
 
     def unbegun(self) -> None:
         """Note that its place returned it: no handler has begun."""
         self.at = self.started = None
-        if self.invocation.timeout is not None:
+        if self.timeout is not None:
             self.batch.grant.bound(self.held.id, None)
 
     def end(self, ended: float | None = None) -> None:
         """Note that the handler has ended, at this time.monotonic() or now."""
         self.ended = time.monotonic() if ended is None else ended
-        if self.invocation.timeout is not None:
+        if self.timeout is not None:
             self.batch.grant.bound(self.held.id, None)

@@ -21,7 +21,7 @@ from interlock.client.wire import messages as wire
 from interlock.errors import EngineUnavailable, InterlockError, ShutDown
 from interlock.failure import text_of
 from interlock.message import Kind
-from interlock.worker.message.execution import ACKED, Outcome, TaskLease, details
+from interlock.worker.message.execution import ACKED, Execution, Outcome, TaskLease, details
 
 if TYPE_CHECKING:
     from interlock.client.requests.lease_renewal import LeaseRenewer
@@ -58,7 +58,8 @@ class SourceState(enum.Enum):
 class Pending(NamedTuple):
     """A message that is to be settled with the next call."""
 
-    held: TaskLease
+    held: TaskLease | Execution
+    """The second has the lease, and makes it on request."""
     outcome: Outcome
     settlement: wire.Settlement
 
@@ -258,14 +259,19 @@ class Source:
                 self.meter.released(self.name)
         self.pending.append(pending(batch, held, outcome))
 
+    def acked(self, execution: Execution, settlement: wire.Settlement) -> None:
+        """Add a message whose handler in a process has returned to those to be settled."""
+        self.pending.append(Pending(execution, ACKED, settlement))
+
     def told(self, pending: Sequence[Pending], answers: Sequence[bytes], tally: Tally) -> None:
         """Log the outcomes of settlements that differ from what was expected."""
-        for (held, outcome, _), said in zip(pending, answers, strict=True):
+        for (one, outcome, _), said in zip(pending, answers, strict=True):
             if outcome is ACKED and said == wire.ACKED:
                 continue
             answer = wire.answer(said)
             if answer == outcome.expected:
                 continue
+            held = one if isinstance(one, TaskLease) else one.held
             if answer == "lost":
                 tally.lost += 1
                 if self.meter is not None:

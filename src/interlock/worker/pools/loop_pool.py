@@ -11,6 +11,7 @@ import queue
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import Context
 from typing import Any
 
 from interlock.aio import stack_of
@@ -128,7 +129,7 @@ class LoopPool:
 
         def start() -> None:
             # As in the pool: handlers begin with the variables of the program that made it.
-            task = loop.create_task(run(), context=self._context.copy())
+            task = new_task(loop, run(), self._context.copy())
             task.add_done_callback(go_on)
 
         def go_on(task: asyncio.Task[None]) -> None:
@@ -187,9 +188,7 @@ class LoopPool:
             if execution.claim():
                 # Not the present context, which may be that of the handler that has just ended.
                 context = self._context.copy()
-                execution.at = task = self._loop.create_task(
-                    self._handle(execution), context=context
-                )
+                execution.at = task = new_task(self._loop, self._handle(execution), context)
                 tasks.add(task)
 
     async def _handle(self, execution: Execution) -> None:
@@ -248,3 +247,14 @@ class LoopPool:
 
         context = contextvars.copy_context()
         return await self._loop.run_in_executor(self._threads, context.run, work)
+
+
+def new_task(
+    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None], context: Context
+) -> asyncio.Task[None]:
+    """Return a task that begins with the loop's next turn.
+
+    The program's task factory is not used: that of eager tasks would begin it here, inside the
+    handler that has just ended.
+    """
+    return asyncio.Task(coroutine, loop=loop, context=context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import contextvars
 import functools
 import json
 import logging
@@ -15,18 +16,22 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
 from interlock.client.requests import result_wait
 from interlock.client.requests.result_wait import ResultWait
+from interlock.client.wire import messages as wire
 from interlock.errors import WouldDeadlock
 from interlock.failure import text_of
+from interlock.message import _current
 from interlock.retry import Retry
+from interlock.runtime import forks
 from interlock.runtime.frames import frame_of, stack_text
-from interlock.worker.message.execution import ACKED, TaskLease, judge
+from interlock.worker.message.execution import ACKED, Outcome, TaskLease, judge
 from interlock.worker.message.scope import LONGEST_LEAVE, HeldScope, Scope
-from interlock.worker.message.tasks import SetupRefused
+from interlock.worker.message.tasks import PlainCall, SetupRefused, Tasks, head
 from interlock.worker.pools.pool import DONE
 from interlock.worker.pools.progress import Progress
 from interlock.worker.pools.thread_pool import Runner
@@ -40,7 +45,7 @@ importing = False
 def main(settings: str) -> None:
     """Import the app, then handle the messages it receives until it is ordered to end or the worker
     is gone."""
-    descriptor, memory, path, level = json.loads(settings)
+    descriptor, shared, path, level = json.loads(settings)
     sys.path[:] = path
     pipe = Connection(descriptor)
     os.register_at_fork(after_in_child=functools.partial(_forked, pipe))
@@ -48,7 +53,7 @@ def main(settings: str) -> None:
     # processes end.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    _Link(pipe, Progress(memory), level).serve()
+    _Link(pipe, Progress(shared), level).serve()
 
 
 def _forked(pipe: Connection) -> None:
@@ -67,17 +72,18 @@ class _Link:
     def __init__(self, pipe: Connection, progress: Progress, level: int) -> None:
         self._pipe = pipe
         self._progress = progress
-        self._received = 0
-        """Messages that it was sent so far: each has the number that was next."""
         self._unreported = 0
         """Handled messages that the worker finds in the shared memory when it looks."""
         self._reported = 0.0
         """The time.monotonic() of the last report of such."""
+        self._timed = False
+        """The last message has a timeout."""
         self._sending = threading.Lock()
-        self._work: collections.deque[tuple[int, tuple[Any, ...]]] = collections.deque()
-        """The messages that have not begun."""
-        self._wakes: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        """Announces messages; False: to end."""
+        self._work: collections.deque[_Message] = collections.deque()
+        """The messages that have not begun, and those that the worker has taken back."""
+        self._wakes = threading.Event()
+        """There may be messages, or it is to end."""
+        self._ends = False
         self._main = threading.get_ident()
         self._runners: Runner | None = None
         self._looks: dict[int, queue.SimpleQueue[str]] = {}
@@ -109,35 +115,22 @@ class _Link:
         self.send("ready", None)
         with contextlib.closing(self._runners):
             while (message := self._next()) is not None:
-                number, (*fields, leased_at, received, deadline) = message
-                if deadline <= time.monotonic():
+                now = time.monotonic()
+                if message.batch.deadline <= now:
                     # This process was frozen, for instance. The worker knows whether it has renewed
                     # the lease meanwhile.
-                    self._return_all(1)
+                    self._return_all([message.number])
                     continue
-                self._progress.begin(number)
-                lease = TaskLease(*fields)
-                lease._leased_at, lease._received = leased_at, received
-                lease._is_lost = functools.partial(self._is_lost, lease.token)
-                try:
-                    invocation = tasks.prepare(lease)
-                except Exception as error:
-                    # The worker has this task: the module has changed since the worker started.
-                    self.send("done", judge(Retry(), lease, error))
-                    continue
-                timed = invocation.timeout is not None
-                if timed:
-                    # The worker watches it from now on.
-                    self._report()
-                outcome = self._runners.handled(invocation, lease)
+                self._progress.begin(message.number, now)
+                outcome = self._handled(tasks, message, now)
                 ends = held is not None and held.ended.is_set()
                 if ends:
                     # A task that a handler left behind ended the loop and everything made on it.
                     self._return_all()
                 if outcome is ACKED:
-                    ended = self._progress.end(number)
+                    ended = self._progress.end(message.number)
                     self._unreported += 1
-                    if timed or ended - self._reported > LONGEST_UNREPORTED:
+                    if self._timed or ended - self._reported > LONGEST_UNREPORTED:
                         self._report()
                 else:
                     self._unreported = 0
@@ -148,6 +141,55 @@ class _Link:
             if held is not None:
                 self._runners.leave(held, LONGEST_LEAVE)
         app.close()
+
+    def _handled(self, tasks: Tasks, message: _Message, now: float) -> Outcome:
+        """Handle one message; never raises."""
+        self._timed = False
+        parts, call = message.parts, None
+        if parts is not None:
+            # As little work as possible: the worker has looked that it is a plain call.
+            payload = parts[wire.PAYLOAD]
+            call = tasks.plain.get(head(payload))
+            if call is not None and not call.is_async:
+                try:
+                    arguments = call.decode(payload[call.arguments :])
+                except Exception:
+                    # The general path reports what is wrong with them.
+                    pass
+                else:
+                    return self._called(call, arguments, message, now)
+        lease = message.lease()
+        try:
+            invocation = tasks.prepare(lease)
+        except Exception as error:
+            # The worker has this task: the module has changed since the worker started.
+            return judge(Retry(), lease, error)
+        if parts is not None and call is None:
+            tasks.learn(invocation, lease.payload)
+        if invocation.timeout is not None:
+            # The worker watches it from now on.
+            self._timed = True
+            self._report()
+        assert self._runners is not None
+        return self._runners.handled(invocation, lease)
+
+    def _called(
+        self, call: PlainCall, arguments: tuple[Any, ...], message: _Message, now: float
+    ) -> Outcome:
+        message.task = call.task
+        token, began = _current.set((message, 0)), forks.count
+        try:
+            contextvars.copy_context().run(call.function, *arguments)
+        except BaseException as error:
+            forks.end_if_forked(began, error)
+            lease = message.lease()
+            lease._began = now
+            return judge(call.retry, lease, error)
+        finally:
+            _current.reset(token)
+        if forks.count != began:
+            forks.end_if_forked(began)
+        return ACKED
 
     def _entered(self, scope: Scope | None) -> HeldScope | None:
         if scope is None:
@@ -182,11 +224,10 @@ class _Link:
                 # The worker is gone, and its messages no longer belong to this process.
                 os._exit(1)
             if what == "handle":
-                self._work.extend(enumerate(value, self._received))
-                self._received += len(value)
-                self._wakes.put(True)
-            elif what == "recall":
-                self._return_all()
+                for *shared, messages in value:
+                    batch = _Batch(self, *shared)
+                    self._work.extend(_Message(batch, *message) for message in messages)
+                self._wakes.set()
             elif what == "lost":
                 self._lost = value
             elif what == "stack":
@@ -196,28 +237,41 @@ class _Link:
                 if (answer := self._looks.get(number)) is not None:
                     answer.put(said)
             else:
-                self._wakes.put(False)
+                self._ends = True
+                self._wakes.set()
                 return
 
-    def _next(self) -> tuple[int, tuple[Any, ...]] | None:
-        while True:
-            try:
-                return self._work.popleft()
-            except IndexError:
+    def _next(self) -> _Message | None:
+        """Wait for a message; None: to end."""
+        work = self._work
+        while not self._ends:
+            sent = len(work)
+            number = self._progress.take()
+            if number is None:
+                # Each is sent after its number, so the worker has taken these back.
+                for _ in range(sent):
+                    work.popleft()
                 self._report()
-                if not self._wakes.get():
-                    return None
+                self._wait()
+                continue
+            while not self._ends:
+                while work:
+                    message = work.popleft()
+                    if message.number == number:
+                        return message
+                self._wait()
+        return None
 
-    def _return_all(self, count: int = 0) -> None:
-        """Return the messages that have not begun, and this many that were about to."""
-        with contextlib.suppress(IndexError):
-            while True:
-                # From the end: the other thread may begin the first one meanwhile, and the worker
-                # takes back the last ones.
-                self._work.pop()
-                count += 1
-        if count:
-            self.send("returned", count)
+    def _wait(self) -> None:
+        self._wakes.wait()
+        self._wakes.clear()
+
+    def _return_all(self, numbers: Iterable[int] = ()) -> None:
+        """Return the messages that have not begun, and those with these numbers, which were about
+        to."""
+        found = [*numbers, *self._progress.rest()]
+        if found:
+            self.send("returned", found)
 
     def began(self, wait: ResultWait) -> None:
         """See ``Relay``."""
@@ -235,7 +289,8 @@ class _Link:
         if said := self._looks[wait.number].get():
             raise WouldDeadlock(said)
 
-    def _is_lost(self, token: int, id: int) -> bool:
+    def is_lost(self, token: int, id: int) -> bool:
+        """Return whether the worker has reported that this lease is lost."""
         return self._lost == (id, token)
 
     def _stack(self) -> str:
@@ -245,6 +300,61 @@ class _Link:
             return stack_of(task)
         frame = frame_of(self._main)
         return stack_text(frame) if frame else ""
+
+
+class _Batch:
+    """Messages that were leased together, as far as this process was sent them."""
+
+    __slots__ = ("_leased_at", "_link", "_queue", "_received", "_token", "deadline")
+
+    def __init__(
+        self,
+        link: _Link,
+        queue: str,
+        token: int,
+        leased_at: int,
+        received: float,
+        deadline: float,
+    ) -> None:
+        self._link, self._queue, self._token = link, queue, token
+        self._leased_at, self._received = leased_at, received
+        self.deadline = deadline
+        """The time.monotonic() until which none of them may begin."""
+
+    def lease(self, fields: Sequence[Any]) -> TaskLease:
+        """Return the lease of a message with these fields."""
+        id, sequence, attempt, keys, shared, payload = fields
+        token = self._token
+        lease = TaskLease(
+            self._queue, id, sequence, attempt, token, keys, shared, payload, "",
+            functools.partial(self._link.is_lost, token), self._leased_at,
+        )  # fmt: skip
+        lease._received = self._received
+        return lease
+
+
+class _Message:
+    """A message that the worker has sent. Its lease is made on request."""
+
+    __slots__ = ("_fields", "_lease", "batch", "number", "parts", "task")
+
+    def __init__(self, batch: _Batch, number: int, fields: Sequence[Any]) -> None:
+        self.batch, self.number, self._fields = batch, number, fields
+        self.parts: Sequence[bytes] | None = fields if type(fields) is list else None
+        """A plain call, as the engine sent it."""
+        self.task = ""
+        self._lease: TaskLease | None = None
+
+    def lease(self, _: int = 0) -> TaskLease:
+        """Return the lease as its handler sees it; the same object each time."""
+        if self._lease is None:
+            fields = self._fields
+            if self.parts is not None:
+                one = wire.handed(self.parts, 0)
+                fields = (one.id, one.sequence, one.attempt, one.keys, one.shared, one.payload)
+            self._lease = self.batch.lease(fields)
+            self._lease.task = self.task
+        return self._lease
 
 
 class _Records(logging.handlers.QueueHandler):

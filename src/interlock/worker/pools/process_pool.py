@@ -2,13 +2,15 @@
 brief, a process is sent a few at once.
 
 A process talks over a socket pair: it receives messages and questions, and sends outcomes, log
-records and stacks. It is started anew, not forked, so it has no thread or lock of this process.
+records and stacks. Plain calls it receives as the engine sent them. It is started anew, not forked,
+so it has no thread or lock of this process.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import itertools
 import json
 import logging
 import pickle
@@ -18,8 +20,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from multiprocessing.connection import Connection
+from operator import attrgetter
 from typing import Any
 
 from interlock.client.faces import handler_time
@@ -34,10 +37,11 @@ from interlock.worker.message.execution import (
     details,
     failure,
 )
+from interlock.worker.message.plain_execution import PlainExecution
 from interlock.worker.message.scope import LONGEST_LEAVE, Scope, ScopeThread
 from interlock.worker.message.tasks import Tasks
 from interlock.worker.pools.pool import DONE, PoolEvents
-from interlock.worker.pools.progress import Progress
+from interlock.worker.pools.progress import SLOTS, Progress
 
 __all__ = ["ProcessPool"]
 
@@ -96,10 +100,12 @@ class ProcessPool:
                 return execution.claim()
             for child in self._children:
                 if execution in child.sent and execution is not child.busy:
-                    # It goes to another process, or, if the worker stops, is withdrawn the next
-                    # time.
-                    child.recall()
-        return False
+                    self._waiting.extendleft(reversed(child.rest()))
+            found = execution in self._waiting
+            if found:
+                self._waiting.remove(execution)
+            self._give_all()
+        return found and execution.claim()
 
     @property
     def only_compute(self) -> bool:
@@ -113,10 +119,10 @@ class ProcessPool:
         with self.lock:
             if not any(child.ready and not child.sent for child in self._children):
                 return
-            late = time.monotonic() - handler_time.LATE
             for child in self._children:
-                if len(child.sent) > 1 and (child.sent[0].started or late) < late:
-                    child.recall()
+                if len(child.sent) > 1 and child.is_slow:
+                    self._waiting.extendleft(reversed(child.rest()))
+            self._give_all()
 
     def stack(self, execution: Execution) -> str:
         """See ``Pool``."""
@@ -145,13 +151,25 @@ class ProcessPool:
             self._scope.close(LONGEST_LEAVE)
 
     def _give(self, child: _Child) -> None:
-        """Give a process its share of the waiting messages; the caller holds the lock."""
+        """Give a process that is ready its share of the waiting messages; the caller holds the
+        lock."""
         if self.closing.is_set() or self._events.stops:
             return
-        share = min(-(-len(self._waiting) // self._size), MOST_SENT)
+        have = len(child.sent)
+        # Each gets as many as the others. One that has few left gets more before it waits for them.
+        whole = len(self._waiting) + sum(len(one.sent) for one in self._children)
+        share = min(-(-whole // self._size) - have, child.room)
+        if have and share < FEWEST_MORE:
+            return
         some: list[Execution] = []
+        left = MOST_BYTES
         while self._waiting and len(some) < share:
-            execution = self._waiting.popleft()
+            execution = self._waiting[0]
+            if have:
+                left -= execution.size
+                if left < 0:
+                    break
+            self._waiting.popleft()
             if execution.expired:
                 self.ended(execution, RELEASED)
             else:
@@ -160,9 +178,13 @@ class ProcessPool:
             child.handle(some)
 
     def _give_all(self) -> None:
-        """Give the waiting messages to processes that are idle; the caller holds the lock."""
+        """Give the waiting messages to processes that are idle, then to those that have few left;
+        the caller holds the lock."""
         for child in self._children:
             if child.ready and not child.sent:
+                self._give(child)
+        for child in self._children:
+            if child.ready and child.sent and child.room:
                 self._give(child)
 
     def idle(self, child: _Child) -> None:
@@ -179,37 +201,41 @@ class ProcessPool:
         ended: list[tuple[Execution, Outcome]] = []
         with self.lock:
             while child.sent:
-                began, over = child.progress.times(child.number)
+                execution = child.sent[0]
+                began, over = child.progress.times(execution.number)
                 if began:
-                    child.sent[0].started = began
+                    execution.started = began
                 if not over:
                     break
-                ended.append((self._next(child, over), ACKED))
+                child.sent.popleft()
+                execution.end(over)
+                ended.append((execution, ACKED))
+            if ended:
+                self._go_on(child)
         if ended:
             self._events.handlers_ended(ended)
 
     def next(self, child: _Child) -> Execution:
         """Return the message that a process has finished; it continues with the next."""
         with self.lock:
-            return self._next(child)
-
-    def _next(self, child: _Child, over: float | None = None) -> Execution:
-        execution = child.sent.popleft()
-        child.number += 1
-        execution.end(over)
-        if child.busy is not None:
-            child.busy.begin(child)
-        elif child.ready:
-            self._give(child)
+            execution = child.sent.popleft()
+            execution.end()
+            self._go_on(child)
         return execution
 
-    def returned(self, child: _Child, count: int) -> None:
-        """Take back messages that a process has not begun, the last that it was sent."""
+    def _go_on(self, child: _Child) -> None:
+        """Note that a process begins its next message; the caller holds the lock."""
+        if child.sent and child.sent[0].at is not child:
+            child.sent[0].begin(child)
+        if child.ready and child.room:
+            self._give(child)
+
+    def returned(self, child: _Child, numbers: Iterable[int]) -> None:
+        """Note that a process has taken these messages and does not begin them."""
         with self.lock:
-            for _ in range(count):
-                execution = child.sent.pop()
-                execution.unbegun()
-                self._waiting.appendleft(execution)
+            self._waiting.extendleft(reversed(child.without(numbers)))
+            if child.sent and child.sent[0].at is not child:
+                child.sent[0].begin(child)
             self._give_all()
 
     def ended(self, execution: Execution, outcome: Outcome) -> None:
@@ -250,13 +276,10 @@ class _Child:
         self.ready = False
         self.sent: collections.deque[Execution] = collections.deque()
         """The messages that the process has, in the order in which it handles them."""
-        self.number = 0
-        """The number of the first of them, in ``progress``."""
         self.progress: Progress
+        """Their times, by their numbers."""
         self._numbered = 0
         """The number of the next message that it is sent."""
-        self._recalled = False
-        """It was asked for those that it has not begun."""
         self._failures = 0
         self._why = ""
         """The reason that the process gave for not starting."""
@@ -279,28 +302,50 @@ class _Child:
         """Return the message that is being handled."""
         return self.sent[0] if self.sent else None
 
-    def handle(self, some: Sequence[Execution]) -> None:
-        """Send messages to the idle process; the reading thread notices if it is dead."""
-        self.number = self._numbered
-        self._numbered += len(some)
-        self.progress.clear(self.number, len(some))
-        self.sent.extend(some)
-        self._recalled = False
-        some[0].begin(self)
-        self._send(("handle", [
-            (
-                held.queue, held.id, held.sequence, held.attempt, held.token, held.keys,
-                held.shared, held.payload, held._leased_at, held._received,
-                one.batch.grant.deadline,
-            )
-            for one in some for held in (one.held,)
-        ]))  # fmt: skip
+    @property
+    def room(self) -> int:
+        """Return the number of messages that it may be sent: 0 unless it has few left, and none
+        of them is slow."""
+        sent = self.sent
+        if not sent:
+            return MOST_SENT
+        if len(sent) > FEW_LEFT or self.is_slow:
+            return 0
+        return min(MOST_SENT, SLOTS - (self._numbered - sent[0].number))
 
-    def recall(self) -> None:
-        """Ask once for the messages that the process has not begun."""
-        if not self._recalled:
-            self._recalled = True
-            self._send(("recall", None))
+    @property
+    def is_slow(self) -> bool:
+        """Return whether the message that it handles holds up those behind it."""
+        started = self.sent[0].started
+        return started is not None and started < time.monotonic() - handler_time.LATE
+
+    def handle(self, some: Sequence[Execution]) -> None:
+        """Send messages to the process; the reading thread notices if it is dead."""
+        for number, one in enumerate(some, self._numbered):
+            one.number = number
+        self.progress.send(self._numbered, len(some))
+        self._numbered += len(some)
+        idle = not self.sent
+        self.sent.extend(some)
+        if idle:
+            some[0].begin(self)
+        self._send(("handle", [_shared(some) for _, some in itertools.groupby(some, _batch)]))
+
+    def rest(self) -> list[Execution]:
+        """Take back the messages that the process has not begun; the caller holds the lock."""
+        return self.without(self.progress.rest())
+
+    def without(self, numbers: Iterable[int]) -> list[Execution]:
+        """Return the messages with these numbers, which the process does not begin; it no longer
+        has them. The caller holds the lock."""
+        gone = frozenset(numbers)
+        back = [one for one in self.sent if one.number in gone]
+        if back:
+            # Replaced at once, because others look at the first one without the lock.
+            self.sent = collections.deque(one for one in self.sent if one.number not in gone)
+        for execution in back:
+            execution.unbegun()
+        return back
 
     def stack(self, execution: Execution) -> str:
         """Ask where its handler is; empty if the process does not answer."""
@@ -365,13 +410,15 @@ class _Child:
         self._why = ""
         self.progress, self._numbered = Progress(), 0
         ours, theirs = socket.socketpair()
-        with contextlib.ExitStack() as failing, theirs, contextlib.closing(self.progress) as memory:
+        with contextlib.ExitStack() as failing, theirs:
+            failing.callback(self.progress.close)
             failing.callback(ours.close)
-            settings = json.dumps([theirs.fileno(), memory.descriptor, sys.path, _level()])
+            shared = self.progress.descriptors
+            settings = json.dumps([theirs.fileno(), shared, sys.path, _level()])
             flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
             self._process = subprocess.Popen(
                 [sys.executable, *flags, "-c", PROGRAM, settings],
-                pass_fds=[theirs.fileno(), memory.descriptor],
+                pass_fds=[theirs.fileno(), *shared],
                 stdin=subprocess.DEVNULL,
             )
             failing.pop_all()
@@ -457,11 +504,13 @@ class _Child:
             went, self.ready = self.ready, False
         self._pool.advance(self)
         with self._pool.lock:
-            begun = bool(self.sent and self.progress.times(self.number)[0])
+            begun = bool(self.sent and self.progress.times(self.sent[0].number)[0])
             execution = self.sent.popleft() if begun else None
             if execution is not None:
                 execution.end()
-        self._pool.returned(self, len(self.sent))
+        self._pool.returned(self, [one.number for one in self.sent])
+        with self._pool.lock:
+            self.progress.close()
         if went:
             self._pool.moved(-1)
         elif not self._pool.closing.is_set():
@@ -481,7 +530,26 @@ class _Child:
                 extra=details(execution.held),
             )  # fmt: skip
         error = f"the process that handled it {_end(code)}"
-        self._pool.ended(execution, failure(execution.invocation.retry, execution.held, error))
+        self._pool.ended(execution, failure(execution.retry, execution.held, error))
+
+
+_batch = attrgetter("batch")
+
+
+def _shared(some: Iterable[Execution]) -> tuple[Any, ...]:
+    """Return messages of one batch as a process receives them: what they share, and each of them,
+    with the engine's own text of a plain call."""
+    found: list[Any] = []
+    for one in some:
+        if type(one) is PlainExecution:
+            found.append((one.number, one.batch.parts(one.place)))
+        else:
+            held = one.held
+            fields = (held.id, held.sequence, held.attempt, held.keys, held.shared, held.payload)
+            found.append((one.number, fields))
+    batch = one.batch
+    source, grant = one.source, batch.grant
+    return source.name, batch.token, batch.leased_at, batch.received, grant.deadline, found
 
 
 class ProcessesFailed(InterlockError):
@@ -504,6 +572,14 @@ def _level() -> int:
 
 MOST_SENT = 32
 """Messages that a process is sent at once."""
+FEW_LEFT = 16
+"""Messages left in a process when it is sent more."""
+MOST_BYTES = 16_384
+"""Bytes of payloads that a process is sent at once while it has other messages: it may not read
+while its handler holds the GIL, and the worker must not wait for that."""
+FEWEST_MORE = 4
+"""Messages that a process is sent at once while it has others, at least: each send costs as much as
+several messages."""
 FEWEST_FAILURES = 3
 """Failed starts in a row, with no process up, after which a small pool is given up."""
 

@@ -1,47 +1,82 @@
-"""The progress of a process of a pool, in memory that it shares with its worker."""
+"""The messages that a process of a pool has, as it and its worker see them at any time."""
 
 from __future__ import annotations
 
 import mmap
 import os
+import sys
 import tempfile
 import time
+from collections.abc import Sequence
 
 __all__ = ["Progress"]
 
 
 class Progress:
-    """The times at which a process began and ended its last messages, by their numbers.
+    """The numbers of the messages that have not begun, and the times at which the last ones began
+    and ended.
 
-    Only the process writes there while it has messages. Each time is written at once, so the worker
-    reads it although the process may be killed at any moment.
+    The numbers are in a pipe, from which each is read once: by the process before it begins the
+    message, or by the worker that takes it back, which therefore needs no answer from a process
+    that hangs or was stopped. The times are in shared memory. Only the process writes them for the
+    messages that it has, each at once, so the worker reads them although the process may be killed
+    at any moment.
     """
 
-    def __init__(self, descriptor: int | None = None) -> None:
-        """``descriptor``: that of the worker's memory; it is closed. None: the memory is new."""
-        if descriptor is None:
-            self.descriptor = _memory()
+    def __init__(self, descriptors: Sequence[int] = ()) -> None:
+        """``descriptors``: those of the worker; without them everything is new."""
+        self._ends: list[int] = []
+        if descriptors:
+            memory, self._unbegun = descriptors
         else:
-            self.descriptor = descriptor
-        try:
-            self._times = memoryview(mmap.mmap(self.descriptor, SIZE)).cast("d")
-        finally:
-            if descriptor is not None:
+            memory = _memory()
+            self._ends.append(memory)
+            try:
+                self._unbegun, self._sent = os.pipe()
+            except OSError:
                 self.close()
+                raise
+            self._ends += [self._unbegun, self._sent]
+            # In both processes: that belongs to the pipe.
+            os.set_blocking(self._unbegun, False)
+            self.descriptors = (memory, self._unbegun)
+        self._times = memoryview(mmap.mmap(memory, SIZE)).cast("d")
+        if descriptors:
+            os.close(memory)
 
     def close(self) -> None:
-        """Close the descriptor; the memory remains."""
-        os.close(self.descriptor)
+        """Close the descriptors of the worker; the memory remains."""
+        ends, self._ends = self._ends, []
+        for descriptor in ends:
+            os.close(descriptor)
 
-    def clear(self, first: int, count: int) -> None:
-        """Note that messages with these numbers have not begun. Called before they are sent."""
+    def send(self, first: int, count: int) -> None:
+        """Let the process begin the messages with these numbers. It is sent the messages then."""
         for number in range(first, first + count):
             place = number % SLOTS * 2
             self._times[place] = self._times[place + 1] = 0.0
+        numbers = range(first, first + count)
+        os.write(self._sent, b"".join(number.to_bytes(WIDTH, sys.byteorder) for number in numbers))
 
-    def begin(self, number: int) -> None:
-        """Note that a message begins."""
-        self._times[number % SLOTS * 2] = time.monotonic()
+    def take(self) -> int | None:
+        """Take the number of the first message that has not begun; None: there is none."""
+        try:
+            data = os.read(self._unbegun, WIDTH)
+        except BlockingIOError:
+            return None
+        # Nothing: the worker is gone.
+        return int.from_bytes(data, sys.byteorder) if data else None
+
+    def rest(self) -> list[int]:
+        """Take the numbers of all messages that have not begun."""
+        found: list[int] = []
+        while (number := self.take()) is not None:
+            found.append(number)
+        return found
+
+    def begin(self, number: int, now: float) -> None:
+        """Note that a message begins, at this time.monotonic()."""
+        self._times[number % SLOTS * 2] = now
 
     def end(self, number: int) -> float:
         """Note that a handler has returned, and keeps no result; return the time."""
@@ -68,6 +103,8 @@ def _memory() -> int:
         return os.dup(file.fileno())
 
 
+WIDTH = 8
+"""Bytes of a number in the pipe."""
 SLOTS = 64
-"""At least the messages that a process is sent at once."""
+"""At least the messages that a process has, from the first to the last."""
 SIZE = SLOTS * 16

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context
 from typing import Any
 
@@ -12,15 +12,22 @@ __all__ = ["SuspendedCall", "first_step"]
 
 
 def first_step(
-    function: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any
+    function: Callable[..., Awaitable[Any]], *arguments: Any
 ) -> tuple[Coroutine[Any, Any, Any] | None, Any]:
     """Run a coroutine function until it waits: return the coroutine, and what it waits for. If it
     never does, return None and its result."""
     coroutine = function(*arguments)
+    if not isinstance(coroutine, Coroutine):
+        # The function is only marked as a coroutine function, and returns something else to await.
+        coroutine = _await(coroutine)
     try:
         return coroutine, coroutine.send(None)
     except StopIteration as end:
         return None, end.value
+
+
+async def _await(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
 
 
 class SuspendedCall:
