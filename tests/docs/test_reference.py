@@ -13,6 +13,7 @@ import pytest
 
 import interlock
 from interlock import auditor, postgres, testing
+from interlock.app.timetable import Timetable
 from interlock.client.rows.announcements import Announcement
 from interlock.cluster.control import HELP
 from interlock.contrib import opentelemetry, sentry
@@ -88,6 +89,10 @@ OTHERS = {
     "RetryAfter": interlock.RetryAfter,
     "Reject": interlock.Reject,
     "connect": interlock.connect,
+    "Timetable.add": Timetable.add,
+    "Timetable.change": Timetable.change,
+    "Timetable.remove": Timetable.remove,
+    "Timetable.stored": Timetable.stored,
     "Outbox": postgres.Outbox,
     "Outbox.send": postgres.Outbox.send,
     "Outbox.asend": postgres.Outbox.asend,
