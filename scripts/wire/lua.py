@@ -60,6 +60,7 @@ def one_option(option: Option, *, default: bool) -> str:
         parts.append(f"words = {{ {words}, told = '{told(option.words)}' }}")
     elif option.text:
         parts.append(f"bytes = {option.text}")
+        parts += ["list = true"] * (option.type != "u64")
     else:
         parts.append(f"least = {option.least}, most = {option.most}")
     if default and option.default is not None:

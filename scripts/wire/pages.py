@@ -110,7 +110,7 @@ def queue_options(wire: Wire) -> str:
 def message_options(wire: Wire) -> str:
     """Return the options of il1_put."""
     own: list[Option] = [one for one in wire.message if not one.policy]
-    rows = [(f"`{one.name}`", one.value, one.not_given) for one in own]
+    rows = [(f"`{one.name}`", wire.filled(one.value), one.not_given) for one in own]
     policy = ", ".join(f"`{one.name}`" for one in wire.policy)
     rows.append((policy, "its retry policy, as in `il1_configure`", "the queue's, each"))
     return table(("name", "value", "not given"), rows)

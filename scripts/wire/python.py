@@ -40,6 +40,7 @@ def declared(wire: Wire) -> str:
         "",
         "from __future__ import annotations",
         "",
+        "from collections.abc import Mapping",
         "from typing import Literal, NamedTuple, TypedDict",
         "",
         "from interlock.retry import Retry, Seconds",
@@ -56,6 +57,8 @@ def declared(wire: Wire) -> str:
         '    """The argument is in seconds."""',
         "    unbounded: bool = False",
         '    """None is allowed, and means 0."""',
+        "    limits: bool = False",
+        '    """A mapping of names to numbers."""',
         "",
         "",
         "OPTIONS = (",
@@ -87,6 +90,9 @@ def _options(wire: Wire, options: Iterable[Option], types: list[tuple[str, str]]
         if one.words:
             lines.append(f"    Option({said}, words={one.words!r}),")
             types.append((one.python, one.python.capitalize()))
+        elif one.text:
+            lines.append(f"    Option({said}, limits=True),")
+            types.append((one.python, "Mapping[str, int]"))
         elif one.micros:
             lines.append(f"    Option({said}, {number(wire.most(one))}, micros=True{none}),")
             types.append((one.python, "Seconds | None" if one.none else "Seconds"))
@@ -119,6 +125,8 @@ def optional(option: Option) -> str:
     """Return the type of an option's argument that need not be given."""
     if option.words:
         return f"{option.python.capitalize()} | None"
+    if option.text:
+        return "Mapping[str, int] | None"
     return "Seconds | None" if option.micros else "int | None"
 
 
@@ -129,6 +137,8 @@ def flag(option: Option) -> str:
         value = "SECONDS"
     elif option.words or option.type == "bool":
         value = "WORD"
+    elif option.text:
+        value = "LIST"
     elif option.least:
         value = "NUMBER"
     name = option.python.replace("_", "-")

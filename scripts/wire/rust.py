@@ -145,11 +145,12 @@ def options(wire: Wire) -> str:
         "//! The options of queues and of messages, in the order of the answer.",
         "",
         "use interlock_core::queue::schedules::bytes::{self, number, Damaged};",
+        "use interlock_core::queue::types::limits::Limits;",
         "use interlock_core::queue::types::{Options, Then};",
         "",
         "use super::limits::*;",
         "use crate::values::args::{Args, Read, Reader, What};",
-        "use crate::queue::declare::{Durability, OneOf};",
+        "use crate::queue::declare::{read_limits, Durability, OneOf};",
         "",
     ]
     lines += option_enum("QueueOption", "An option of a queue: `il1_configure`.", wire.queue)
@@ -186,6 +187,8 @@ def options(wire: Wire) -> str:
         arm = f"QueueOption::{one.variant} => self.{one.field} ="
         if one.words:
             value = f"{one.type}::read(from, what)?"
+        elif one.text:
+            value = f"read_{one.field}(from, what)?"
         else:
             value = f"from.natural({number(one.least)}, {one.most}, what)?"
             if one.none:
@@ -201,6 +204,8 @@ def options(wire: Wire) -> str:
         value = f"self.{one.field}"
         if one.words:
             value += ".name().to_owned()"
+        elif one.text:
+            value += ".text()"
         elif one.none:
             value += ".unwrap_or(0).to_string()"
         elif one.type == "bool":
@@ -265,6 +270,8 @@ def field_type(option: Option) -> str:
 
 def rust_default(option: Option) -> str:
     """Return the default of an option's field."""
+    if option.text:
+        return f"{option.type}::default()"
     if option.words:
         return f"{option.type}::{str(option.default).capitalize()}"
     if option.type == "bool":

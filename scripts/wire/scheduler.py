@@ -12,6 +12,7 @@ def options(wire: Wire) -> str:
         "//! The options of a queue, and the list by which dumps and recordings visit them.",
         "",
         "use crate::limits::default;",
+        "use crate::queue::types::limits::Limits;",
         "use crate::queue::types::Retry;",
         "",
         "/// The options a queue was made with. A bound of 0 messages or bytes means none.",
@@ -26,8 +27,8 @@ def options(wire: Wire) -> str:
         lines += [*doc(one.value), f"pub {one.scheduler}: {kind(one)},"]
     lines += ["}", "", "impl Default for Options {", "fn default() -> Self {"]
     lines += ["Options { lease: None, retry: Retry::default(),"]
-    lines += [f"{one.scheduler}: default::{one.name}{cast(one)}," for one in decides]
-    listed = wire.dumped("scheduler")
+    lines += [f"{one.scheduler}: {default(one)}," for one in decides]
+    listed = [one for one in wire.dumped("scheduler") if not one.text]
     lines += [
         "}",
         "}",
@@ -68,7 +69,7 @@ def options(wire: Wire) -> str:
 
 def tried(wire: Wire) -> str:
     """Return the values of options in random schedules."""
-    listed = wire.dumped("scheduler")
+    listed = [one for one in wire.dumped("scheduler") if not one.text]
     lines = ["//! Values of options in random schedules, in the order of `NUMBERS`.", ""]
     lines.append(f"pub const TRIED: [&[u64]; {len(listed)}] = [")
     lines += [f"&[{', '.join(map(number, one.tried))}]," for one in listed]
@@ -82,6 +83,7 @@ def declared(wire: Wire) -> list[str]:
     for one in wire.queue:
         if one.scheduler:
             value = f"self.{one.field}{'.unwrap_or(0)' if one.none else ''}{cast(one)}"
+            value += ".clone()" if one.text else ""
             lines.append(f"{one.scheduler}: {value},")
     lines += ["}", "}", ""]
     listed = wire.dumped("queue")
@@ -91,12 +93,17 @@ def declared(wire: Wire) -> list[str]:
     lines += doc("Appends the options that are not in the first version of a dump.")
     lines.append("pub fn dump_added(&self, out: &mut Vec<u8>) {")
     for one in listed:
-        lines.append(f"number(out, self.{one.field}{'.unwrap_or(0)' if one.none else ''});")
+        if one.text:
+            lines.append(f"bytes::string(out, &self.{one.field}.bytes());")
+        else:
+            lines.append(f"number(out, self.{one.field}{'.unwrap_or(0)' if one.none else ''});")
     lines += ["}", "", *doc("Reads those that a dump of this version has.")]
     lines.append("pub fn restore_added(&mut self, from: &mut bytes::Reader<'_>, version: u8)")
     lines.append(" -> Result<(), Damaged> {")
     for one in listed:
         read = f'from.number("{one.name}")?'
+        if one.text:
+            read = f'{one.type}::restored(from, "{one.name}")?'
         read = f"Some({read}).filter(|&value| value > 0)" if one.none else read
         lines.append(f"if version >= {one.since['queue']} {{ self.{one.field} = {read}; }}")
     return [*lines, "Ok(())", "}", ""]
@@ -104,7 +111,14 @@ def declared(wire: Wire) -> list[str]:
 
 def kind(option: Option) -> str:
     """Return the type of an option's field: a count is of things in memory."""
+    if option.text:
+        return option.type
     return "usize" if option.most == "MAX_COUNT" else "u64"
+
+
+def default(option: Option) -> str:
+    """Return the default of an option's field."""
+    return f"{option.type}::default()" if option.text else f"default::{option.name}{cast(option)}"
 
 
 def cast(option: Option) -> str:

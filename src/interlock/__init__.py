@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         WouldDeadlock,
     )
     from interlock.executor import Future, KeyedExecutor
-    from interlock.explanation import Blocker, ExplainNode, Explanation
+    from interlock.explanation import Blocker, ExplainNode, Explanation, FullLimit
     from interlock.hub.serve.server import Hub
     from interlock.message import (
         AsyncLease,
@@ -132,6 +132,7 @@ __all__ = [
     "Explanation",
     "Flags",
     "Full",
+    "FullLimit",
     "Future",
     "Handling",
     "HotKey",
@@ -227,6 +228,7 @@ _LOADED_WHEN_ASKED_FOR = {
     "Empty": "interlock.errors",
     "EngineUnavailable": "interlock.errors",
     "ExplainNode": "interlock.explanation",
+    "FullLimit": "interlock.explanation",
     "Explanation": "interlock.explanation",
     "F32": "interlock.table.kinds",
     "F64": "interlock.table.kinds",

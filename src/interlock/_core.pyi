@@ -43,8 +43,9 @@ _Key = str | int | bytes
 _Keys = _Key | Iterable[_Key]
 _Seconds = float | dt.timedelta
 _Kind = Literal["any", "keyed", "unkeyed"]
-_Names = tuple[tuple[bytes, ...], tuple[bytes, ...], int, float, str | None, bool, bool]
-"""Keys, shared keys, priority, seconds of delay, dedup string, barrier, quiet."""
+_Limit = str | Iterable[str]
+_Names = tuple[tuple[bytes, ...], tuple[bytes, ...], int, float, str | None, bool, bool, bytes]
+"""Keys, shared keys, priority, seconds of delay, dedup string, barrier, quiet, limit names."""
 
 __all__ = [
     "DEBUG_BUILD",
@@ -111,7 +112,7 @@ class Queue(Generic[_T]):
         retry: tuple[int | None, int, float, int, bool, bool],
         lease: _Seconds | None,
         clock: ManualClock | None,
-        numbers: dict[str, _Seconds | None],
+        numbers: dict[str, _Seconds | str | None],
         name: str,
         slow_wait: _Seconds,
         warn_depth: int,
@@ -141,21 +142,21 @@ class Queue(Generic[_T]):
         dedup: str | None = None,
         barrier: bool = False,
         quiet: bool = False,
+        limit: _Limit | None = None,
     ) -> int:
         """Put a message and return its id.
 
         Args:
             block: wait for room. Default True.
             timeout: seconds to wait for room. Default: for ever.
-            keys: one key (str, int, bytes) or an iterable of keys, held alone. Default: computed by
-                the queue's own ``keys``, else none.
+            keys: one key (str, int, bytes) or several, held alone. Default: the queue's ``keys``.
             shared: keys held together with other readers.
             priority: -100 to 100; higher ones are leased first, but never out of a key's order.
             delay: seconds until the message takes its place.
-            dedup: a name; while a message of this name is unsettled, or was settled within the
-                queue's window, nothing is put and its id is returned.
+            dedup: a name; nothing is put while it is known, and the first message's id is returned.
             barrier: runs alone, after all earlier messages and before all later ones; has no keys.
             quiet: leave the message out of the debug log.
+            limit: names of concurrency limits, each of which must have room for its lease.
 
         Raises:
             Full: the queue stayed full until the timeout.
@@ -166,8 +167,7 @@ class Queue(Generic[_T]):
     def get(
         self, block: bool = True, timeout: _Seconds | None = None, *, kind: _Kind = "any"
     ) -> Lease[_T]:
-        """Lease the next message: the ready one of highest priority, and among equals the first in
-        sequence.
+        """Lease the next message: of the ready ones with the highest priority, the first put.
 
         Args:
             block: wait for a message. Default True.
@@ -175,15 +175,12 @@ class Queue(Generic[_T]):
             kind: ``"any"``, ``"keyed"`` (barriers too) or ``"unkeyed"``.
 
         Returns:
-            a lease, to be settled with ``ack``, ``nack``, ``reject`` or ``release``, or as a
-            context manager.
+            a lease, to be settled by its methods, or as a context manager.
 
         Raises:
             Empty: no message was ready until the timeout.
-            ShutDown: the queue is shut down and no unsettled message is left; or it was shut down
-                with ``immediate``, and none is ready.
-            WouldDeadlock: the queue is shut down, and the caller holds every message that could
-                still come.
+            ShutDown: it is shut down and empty, or with ``immediate`` and none is ready.
+            WouldDeadlock: it is shut down, and the caller holds every message that could come.
         """
     def put_many(
         self,
@@ -199,17 +196,14 @@ class Queue(Generic[_T]):
         quiet: bool = False,
         each_keys: Iterable[_Keys | None] | None = None,
         each_shared: Iterable[_Keys | None] | None = None,
+        limit: _Limit | Callable[[_T], _Limit | None] | None = None,
     ) -> list[int]:
-        """Put a batch, whole or not at all, in order. Return the ids.
-
-        The other arguments are as for ``put``, and apply to all messages.
+        """Put a batch, whole or not at all, in order. Return the ids. See ``put``.
 
         Args:
             items: the payloads.
-            keys, shared: as for ``put``, the same for all messages; or a callable of each payload,
-                which returns its keys.
-            each_keys, each_shared: the keys of each payload, in order: as many as items. An entry
-                is a key, an iterable of keys, or None. Replaces ``keys``, or ``shared``.
+            keys, shared, limit: as for ``put``; or a callable of each payload, which returns them.
+            each_keys, each_shared: the keys of each payload, or None, in order: as many as items.
             dedup: a callable of each payload, which returns its name or None.
 
         Raises:
@@ -262,6 +256,7 @@ class Queue(Generic[_T]):
         dedup: str | None = None,
         barrier: bool | None = None,
         quiet: bool | None = None,
+        limit: _Limit | None = None,
     ) -> int: ...
     def _get(
         self, block: bool = True, timeout: _Seconds | None = None, *, kind: _Kind | None = None
@@ -277,6 +272,7 @@ class Queue(Generic[_T]):
         quiet: bool | None,
         each_keys: Iterable[_Keys | None] | None,
         each_shared: Iterable[_Keys | None] | None,
+        limit: _Limit | Callable[[_T], _Limit | None] | None,
     ) -> Batch: ...
     def _try_put(
         self,
@@ -288,6 +284,7 @@ class Queue(Generic[_T]):
         dedup: str | None,
         barrier: bool,
         quiet: bool,
+        limit: _Limit | None,
     ) -> int | Batch: ...
     def _put_known(
         self,
@@ -301,6 +298,7 @@ class Queue(Generic[_T]):
         dedup: str | None,
         barrier: bool,
         quiet: bool,
+        limit: _Limit | None,
     ) -> tuple[int, bool]: ...
     def _batch_of_one(
         self,
@@ -312,6 +310,7 @@ class Queue(Generic[_T]):
         dedup: str | None,
         barrier: bool,
         quiet: bool,
+        limit: _Limit | None,
     ) -> Batch: ...
     def _try_get(self, kind: _Kind | None) -> Lease[_T] | None: ...
     def _try_get_async(
@@ -322,6 +321,7 @@ class Queue(Generic[_T]):
     def _several_getters(self) -> None: ...
     def _parked(self) -> int: ...
     def _look(self) -> float | None: ...
+    def _set_limits(self, limits: str) -> None: ...
     @property
     def _number(self) -> int: ...
     def _revoke_token(self, token: int, id: int) -> bool: ...
@@ -379,6 +379,7 @@ class Queue(Generic[_T]):
         dedup: str | None,
         barrier: bool | None,
         quiet: bool | None,
+        limit: _Limit | None,
     ) -> _Names: ...
     def _named_many(
         self,
@@ -391,6 +392,7 @@ class Queue(Generic[_T]):
         delay: _Seconds | None,
         dedup: Callable[[_T], str | None] | None,
         quiet: bool | None,
+        limit: _Limit | Callable[[_T], _Limit | None] | None,
     ) -> list[_Names]: ...
     def _unsettled(self) -> int: ...
     def _waits_for(self, id: int, target: int) -> tuple[int, ...] | None: ...

@@ -26,6 +26,7 @@ from interlock.message import (
 )
 from interlock.retry import Seconds, seconds
 from interlock.runtime import forks
+from interlock.runtime.concurrency import Names
 from interlock.runtime.frames import as_text
 
 if TYPE_CHECKING:
@@ -87,13 +88,16 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         dedup: str | None = None,
         barrier: bool = False,
         quiet: bool = False,
+        limit: Names | None = None,
     ) -> int:
         """Put a message, waiting for room; see ``KeyedQueue.put``. Returns its id."""
         if timeout is not None:
             _check(timeout, "put()")
         queue = self.queue
         try:
-            put = queue._try_put(payload, keys, shared, priority, delay, dedup, barrier, quiet)
+            put = queue._try_put(
+                payload, keys, shared, priority, delay, dedup, barrier, quiet, limit
+            )
             if isinstance(put, int):
                 return put
             return (await _put(queue, put, timeout))[0]
@@ -112,11 +116,12 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         dedup: str | None = None,
         barrier: bool = False,
         quiet: bool = False,
+        limit: Names | None = None,
     ) -> Put:
         """See ``KeyedQueue.put_known``."""
         if timeout is not None:
             _check(timeout, "put_known()")
-        named = (keys, shared, priority, delay, dedup, barrier, quiet)
+        named = (keys, shared, priority, delay, dedup, barrier, quiet, limit)
         batch = self.queue._batch_of_one(payload, *named)
         try:
             look = _put_look(self.queue, batch, timeout, lambda wait: wait.put_known(batch))
@@ -135,6 +140,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         dedup: str | None = None,
         barrier: bool = False,
         quiet: bool = False,
+        limit: Names | None = None,
     ) -> int:
         """See ``KeyedQueue.put_nowait``."""
         try:
@@ -148,6 +154,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
                 dedup=dedup,
                 barrier=barrier,
                 quiet=quiet,
+                limit=limit,
             )
         except (errors.Full, errors.ShutDown) as error:
             raise of_asyncio(error) from None
@@ -165,13 +172,14 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         quiet: bool = False,
         each_keys: Iterable[Keys | None] | None = None,
         each_shared: Iterable[Keys | None] | None = None,
+        limit: Names | Callable[[T], Names | None] | None = None,
     ) -> list[int]:
         """Put a batch, whole or not at all; see ``KeyedQueue.put_many``. Returns the ids."""
         if timeout is not None:
             _check(timeout, "put_many()")
         queue = self.queue
         batch = queue._batch(
-            items, keys, shared, priority, delay, dedup, quiet, each_keys, each_shared
+            items, keys, shared, priority, delay, dedup, quiet, each_keys, each_shared, limit
         )
         try:
             return await _put(queue, batch, timeout)

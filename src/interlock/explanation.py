@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Blocker", "ExplainNode", "Explanation"]
+__all__ = ["Blocker", "ExplainNode", "Explanation", "FullLimit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,20 @@ class Blocker:
     """Number of unsettled messages in front on that key."""
     exact: bool
     """False: a lower bound; counting stopped there."""
+
+
+@dataclass(frozen=True, slots=True)
+class FullLimit:
+    """A concurrency limit without room for a message (contract, clause 26)."""
+
+    name: str
+    most: int
+    """Number of messages with the name that may be leased at once."""
+    leased: int
+    keeper: int | None
+    """Id of the message for which one more slot is kept."""
+    holders: tuple[int, ...]
+    """Ids of the leased messages with the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +61,8 @@ class ExplainNode:
     paused: tuple[bytes, ...]
     """Its paused keys; ``b""`` is the queue itself."""
     blocked: tuple[Blocker, ...]
+    limits: tuple[FullLimit, ...] = ()
+    """The limits that alone keep a ready message from being leased."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +106,8 @@ def from_native(found: tuple[Any, ...]) -> Explanation:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
 
     def node(raw: tuple[Any, ...]) -> ExplainNode:
-        id, state, attempt, age, thread, held_for, lease_left, due_in, paused, blocked = raw
+        id, state, attempt, age, thread, held_for, lease_left, due_in, paused, *rest = raw
+        limits, blocked = rest
         return ExplainNode(
             id=id,
             state=state,
@@ -102,6 +119,7 @@ def from_native(found: tuple[Any, ...]) -> Explanation:
             due_in=due_in,
             paused=paused,
             blocked=tuple(Blocker(*one) for one in blocked),
+            limits=tuple(FullLimit(key_text(one[0]), *one[1:]) for one in limits),
         )
 
     return Explanation(tuple(node(raw) for raw in nodes), truncated)
@@ -229,11 +247,14 @@ _WIDEST = 60
 """Maximum columns by which a line is indented."""
 
 
-def _holders(node: ExplainNode) -> list[tuple[Blocker, int]]:
-    return [(blocker, id) for blocker in node.blocked for id in blocker.holders]
+def _holders(node: ExplainNode) -> list[tuple[Blocker | FullLimit, int]]:
+    blockers: list[Blocker | FullLimit] = [*node.limits, *node.blocked]
+    return [(blocker, id) for blocker in blockers for id in blocker.holders]
 
 
-def _why(blocker: Blocker) -> str:
+def _why(blocker: Blocker | FullLimit) -> str:
+    if isinstance(blocker, FullLimit):
+        return f"limit {printable(blocker.name)}: "
     ahead = f"{blocker.ahead}{'' if blocker.exact else '+'} ahead"
     if blocker.key is None:
         return f"barrier, {ahead}: "
@@ -256,8 +277,15 @@ def line(node: ExplainNode, name: str = "") -> str:
         parts.append(f"due in {_seconds(node.due_in)}")
     if node.paused:
         parts.append("paused: " + ", ".join(key_text(key) for key in node.paused))
+    parts += [f"waits for a limit: {full_text(full)}" for full in node.limits]
     parts.append(f"age {_seconds(node.age)}")
     return ", ".join(parts)
+
+
+def full_text(full: FullLimit) -> str:
+    """Return a full limit in words: ``4 of 4 on bank``."""
+    kept = f", 1 kept for message {full.keeper}" if full.keeper is not None else ""
+    return f"{full.leased} of {full.most} on {printable(full.name)}{kept}"
 
 
 def _seconds(value: float) -> str:

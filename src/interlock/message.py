@@ -112,7 +112,7 @@ class Stats:
     waiting: int
     """Messages blocked by an earlier conflicting message, or paused (the queue or a key)."""
     ready: int
-    """Messages that can be leased now."""
+    """Messages that can be leased now, or wait only for a concurrency limit."""
     leased: int
     """Messages being handled."""
     backing_off: int
@@ -149,6 +149,9 @@ class Stats:
     """Messages dropped because they had expired when their turn came."""
     dead_expired: int
     """Dead letters removed because of their age."""
+    limited: int
+    """Those of the ready messages that a lease call found waiting for a concurrency limit (clause
+    26)."""
     # /wire
     oldest_ready: float = field(compare=False)
     """Seconds for which the oldest ready message has been in its place, whatever its priority.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 
 from interlock import _core, roots, watch
@@ -29,6 +29,7 @@ from interlock.message import (
 )
 from interlock.retry import Retry, Seconds, seconds
 from interlock.roots import Roots
+from interlock.runtime.concurrency import Names, limits_text
 from interlock.runtime.green_threads import refuse_green_threads
 from interlock.runtime.limits import MAX_WALKED
 
@@ -67,6 +68,8 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         dead_ttl: seconds for which a dead letter is kept, 30 days by default; None or 0:
             without limit.
         dedup_window: seconds for which a settled message's ``dedup`` string stays known.
+        limits: concurrency limits: how many messages of a name, or of each name with a prefix
+            (``tenant:*``), may be leased at once. Default: none. ``configure`` changes them.
         name: name in logs and leases. Default ``queue-1``, ``queue-2``, ...
         slow_wait: seconds after which a message that waits, or a lease that is held, is logged as
             an error, with the chain of messages it waits for; 0 switches it off.
@@ -77,8 +80,9 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         TypeError, ValueError: an argument has a wrong type or is out of range.
         RuntimeError: gevent or eventlet has replaced the threads of this process.
 
-    The options are fixed for the queue's lifetime: it belongs to one program, which creates another
-    queue for other options. (A queue on an engine outlives its programs, so it has ``configure``.)
+    All other options are fixed for the queue's lifetime: it belongs to one program, which creates
+    another queue for other options. (A queue on an engine outlives its programs, so there
+    ``configure`` changes them all.)
 
     In a process made by ``fork`` the queue starts empty: its messages are handled in the parent.
     """
@@ -103,6 +107,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         maxdead: int = 10_000,
         dead_ttl: Seconds | None = 30 * 86_400,
         dedup_window: Seconds = 300,
+        limits: Mapping[str, int] | None = None,
         name: str | None = None,
         slow_wait: Seconds = 60,
         warn_depth: int = 1000,
@@ -144,7 +149,12 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
             retry._native(),
             lease,
             clock,
-            {"maxdead": maxdead, "dead_ttl": dead_ttl, "dedup_window": dedup_window},
+            {
+                "maxdead": maxdead,
+                "dead_ttl": dead_ttl,
+                "dedup_window": dedup_window,
+                "limits": limits_text(limits or {}, "KeyedQueue()"),
+            },
             name,
             slow_wait,
             warn_depth,
@@ -164,6 +174,14 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         """The asyncio face of this queue."""
         return (_async_queue or _load_async_queue())(self)
 
+    def configure(self, *, limits: Mapping[str, int]) -> None:
+        """Replace the concurrency limits; existing leases stay as they are.
+
+        Raises:
+            TypeError, ValueError: it is not a mapping of names to numbers of 1 or more.
+        """
+        self._set_limits(limits_text(limits, "configure()"))
+
     def put_known(
         self,
         payload: T,
@@ -177,13 +195,14 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         dedup: str | None = None,
         barrier: bool = False,
         quiet: bool = False,
+        limit: Names | None = None,
     ) -> Put:
         """Put as ``put`` does; return the id, and whether the dedup string was known.
 
         A known string puts nothing: ``id, known = queue.put_known(order,
         dedup=f"order:{number}")``.
         """
-        named = (keys, shared, priority, delay, dedup, barrier, quiet)
+        named = (keys, shared, priority, delay, dedup, barrier, quiet, limit)
         return Put(*self._put_known(payload, block, timeout, *named))
 
     def put_nowait(
@@ -197,6 +216,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         dedup: str | None = None,
         barrier: bool = False,
         quiet: bool = False,
+        limit: Names | None = None,
     ) -> int:
         """Put without waiting: ``put(payload, block=False, ...)``."""
         return self.put(
@@ -209,6 +229,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
             dedup=dedup,
             barrier=barrier,
             quiet=quiet,
+            limit=limit,
         )
 
     def get_nowait(self, *, kind: Kind = "any") -> Lease[T]:

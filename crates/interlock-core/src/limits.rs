@@ -8,6 +8,12 @@ pub const MAX_KEYS: usize = 4096;
 /// Bytes of a key; the minimum is one.
 pub const MAX_KEY_BYTES: usize = 1024;
 
+/// Bytes of a dedup string, of a consumer's name, of the error in an event.
+pub const MAX_TEXT: usize = 1024;
+
+/// Names of concurrency limits of one message.
+pub const MAX_LIMIT_NAMES: usize = 8;
+
 /// Keys of each kind in an event.
 pub const MAX_EVENT_KEYS: usize = 16;
 

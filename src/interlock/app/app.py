@@ -54,9 +54,8 @@ class App:
             declared with, ``Retry()`` unless another policy was declared.
         send_timeout: seconds for which a send waits, for room and for the engine together.
             Default 5.
-        linger: seconds for which a send waits until others to the same queue can be sent with it in
-            one call; see ``Client.queue``. Default 0: only the sends that come while a call is in
-            flight are sent together, in the next.
+        linger: seconds for which a send waits for others to the same queue, to be sent in one call;
+            see ``Client.queue``. Default 0.
         queues: options of queues by their names, as ``Client.queue`` takes them: those of
             ``DeclaredOptions``, such as ``maxsize`` and ``retry``. They are declared with the first
             send or by the first worker; OptionsMismatch is raised then if the queue has others.
@@ -141,6 +140,7 @@ class App:
         name: str | None = None,
         keys: KeySpec = (),
         shared: KeySpec = (),
+        limit: KeySpec = (),
         queue: str = "default",
         retry: Retry | None = None,
         timeout: Seconds | None = None,
@@ -159,6 +159,7 @@ class App:
         name: str | None = None,
         keys: KeySpec = (),
         shared: KeySpec = (),
+        limit: KeySpec = (),
         queue: str = "default",
         retry: Retry | None = None,
         timeout: Seconds | None = None,
@@ -176,6 +177,7 @@ class App:
         name: str | None = None,
         keys: KeySpec = (),
         shared: KeySpec = (),
+        limit: KeySpec = (),
         queue: str = "default",
         retry: Retry | None = None,
         timeout: Seconds | None = None,
@@ -191,14 +193,13 @@ class App:
         Write ``@app.task(keys=...)``, or ``@app.task`` for one without keys and with all defaults.
 
         Args:
-            name: the task's name on the wire, by which workers find it. Default: the function's
-                name. Two tasks of one name are refused.
+            name: the task's name on the wire, unique. Default: the function's name.
             keys: keys that a call holds alone: a template such as ``"account:{src}"``, several of
                 them, or a callable of the task's arguments. Templates are checked against the
                 function here.
             shared: keys that it holds together with other readers, given in the same way.
-            queue: the queue's name. Use one queue for all tasks, unless they do not depend on each
-                other's order.
+            limit: names of concurrency limits, given in the same way: ``"tenant:{tenant}"``.
+            queue: the queue's name. Tasks that depend on each other's order share one.
             retry: its own retry policy. Default: the app's.
             timeout: seconds after which a handler's lease is revoked and its stack logged. Default:
                 none; the lease is extended for as long as the handler runs.
@@ -207,10 +208,8 @@ class App:
             quiet: leave its messages out of the debug log of handled messages. Default False.
             priority: -100 to 100, for calls without one in their ``options``; never changes the
                 order on a key. Default 0.
-            barrier: each call runs alone in its queue: after all calls before it, before all after
-                it. The task then has no keys. Default False.
-            expires: seconds after the send, by the engine's clock, after which no handler begins:
-                the message is dropped, and its job is ``expired``. Default: never.
+            barrier: each call runs alone in its queue, and has no keys. Default False.
+            expires: seconds after the send after which the message is dropped. Default: never.
             transaction: an ``interlock.outbox.Outbox``: the function takes a connection first,
                 with an open transaction in which the call's row was deleted. Default: none.
 
@@ -223,6 +222,7 @@ class App:
             name=name,
             keys=keys,
             shared=shared,
+            limit=limit,
             queue=queue,
             retry=retry,
             timeout=timeout,

@@ -66,7 +66,13 @@ class _Sendable(Generic[P, R]):
     """The common part of both kinds of task."""
 
     def __init__(
-        self, app: App, function: Callable[..., Any], declared: Declared, keys: Any, shared: Any
+        self,
+        app: App,
+        function: Callable[..., Any],
+        declared: Declared,
+        keys: Any,
+        shared: Any,
+        limit: Any = (),
     ) -> None:
         self.function = function
         """The function itself."""
@@ -76,6 +82,9 @@ class _Sendable(Generic[P, R]):
         """Checks a call that was sent."""
         self._keys: Rule = rule("keys", keys, self.signature, function)
         self._shared: Rule = rule("shared", shared, self.signature, function)
+        self._limit: Rule | None = (
+            rule("limit", limit, self.signature, function) if limit != () else None
+        )
         parameters = self.signature.parameters
         kinds = {each.kind for each in parameters.values()}
         # The binding of a call with exactly these positional arguments, computed in advance.
@@ -228,11 +237,15 @@ class _Sendable(Generic[P, R]):
 
     def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raise the error that a send of this call would raise for its arguments."""
-        self._named(self._bound(args, kwargs))
+        bound = self._bound(args, kwargs)
+        self._named(bound)
+        if self._limit is not None:
+            self._limit(bound)
         envelope.write(self.name, self.signature, args, kwargs, None, {})
 
     def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ready:
-        keys, shared = self._named(self._bound(args, kwargs))
+        bound = self._bound(args, kwargs)
+        keys, shared = self._named(bound)
         sending = Sending(
             self.name,
             self.declared.queue,
@@ -262,6 +275,8 @@ class _Sendable(Generic[P, R]):
             "retry": declared.retry or self._app._sent_retry,
             "result_ttl": declared.result_ttl,
         }
+        if self._limit is not None:
+            options["limit"] = [name.decode() for name in self._limit(bound)]
         return Ready(payload, sending, options)
 
     def _sent(self, ready: Ready, put: Any) -> Job[R]:
@@ -326,6 +341,7 @@ def decorator(
     name: str | None,
     keys: KeySpec,
     shared: KeySpec,
+    limit: KeySpec,
     queue: str,
     retry: Retry | None,
     timeout: Seconds | None,
@@ -342,7 +358,7 @@ def decorator(
             raise TypeError(f"task(): {argument} is {value!r}; allowed: a str that is not empty")
     if retry is not None and not isinstance(retry, Retry):
         raise TypeError(f"task(): retry is {type(retry).__name__}; allowed: Retry")
-    limit = None if timeout is None else seconds(timeout, "task(): timeout")
+    longest = None if timeout is None else seconds(timeout, "task(): timeout")
     kept = seconds(result_ttl, "task(): result_ttl")
     urgent = whole(priority, "task(): priority")
     if not -MAX_PRIORITY <= urgent <= MAX_PRIORITY:
@@ -367,10 +383,10 @@ def decorator(
             raise TypeError(f"task(): {called}() is a generator; allowed: a function that returns")
         kind: type[Any] = AsyncTask if inspect.iscoroutinefunction(fn) else Task
         declared = Declared(
-            called, queue, retry, limit, kept, bool(quiet), urgent, bool(barrier), lifetime,
+            called, queue, retry, longest, kept, bool(quiet), urgent, bool(barrier), lifetime,
             transaction,
         )  # fmt: skip
-        made = kind(app, fn, declared, keys, shared)
+        made = kind(app, fn, declared, keys, shared, limit)
         app._add(made)
         return made
 

@@ -12,6 +12,7 @@ from interlock.app import envelope
 from interlock.app.row import ROW
 from interlock.client.wire import messages as wire
 from interlock.retry import Retry
+from interlock.runtime.concurrency import names_text
 from interlock.runtime.limits import MAX_PAYLOAD
 
 __all__ = ["COLUMNS", "LONGEST_CALL", "SENT", "Reference", "StoredRow", "dedup", "options_text"]
@@ -97,6 +98,7 @@ class StoredRow(NamedTuple):
         retry = options.pop("retry", None)
         # An earlier release wrote it; the database keeps the result.
         options.pop("result", None)
+        limit = options.pop("limit", "").encode()
         return wire.Message(
             _encoder.encode(sent),
             _keys(self.keys),
@@ -105,6 +107,7 @@ class StoredRow(NamedTuple):
                 delay=max(self.delay or 0.0, 0.0),
                 dedup=dedup(prefix, self.number, self.id),
                 retry=None if retry is None else _retry(retry, self.attempts),
+                limit=limit,
                 **options,
             ),
         )
@@ -118,6 +121,8 @@ def dedup(prefix: str, number: int, id: int) -> str:
 def options_text(options: dict[str, Any], retry: Retry) -> str:
     """Return the options of a put as a row keeps them; defaults are left out."""
     kept = {name: value for name in ("priority", "barrier", "quiet") if (value := options[name])}
+    if options.get("limit"):
+        kept["limit"] = names_text(options["limit"], "put()")
     kept["retry"] = [
         retry.attempts, retry.first, retry.factor, retry.longest, retry.jitter, retry.then,
     ]  # fmt: skip

@@ -17,6 +17,10 @@ MAX_BATCH_KEYS = 4096
 """Keys of one put or one lease, all its messages together."""
 MAX_TEXT = 1024
 """Bytes of a dedup string, of a consumer's name, of the error in an event."""
+MAX_LIMITS = 16_384
+"""Bytes of the concurrency limits of a queue."""
+MAX_LIMIT_NAMES = 8
+"""Names of concurrency limits of one message."""
 MAX_ERROR = 4096
 """Bytes of an error or reason."""
 MAX_HISTORY = 16_384
@@ -46,7 +50,7 @@ MAX_REQUESTS = 16
 """Requests that wait for one worker; beyond it the oldest is dropped."""
 MAX_WALKED = 2000
 """Messages that one call counts behind others."""
-LAYOUT = 2
+LAYOUT = 3
 """Version of the stored layout: see counters.lua, and tests/engine/stored when it changes."""
 MAX_CALL = 50_331_648
 """Bytes of payloads, or of results, in one call of a client. With the maximum of keys, dedup

@@ -62,4 +62,4 @@ def test_figures_keep_their_places() -> None:
     reply = [figure.name for figure in WIRE.figures]
     assert (reply[0], reply[21], reply[30]) == ("unsettled", "lanes", "full")
     places = WIRE.stored.index
-    assert (places("seq"), places("rare"), places("dead_mark")) == (0, 20, 59)
+    assert (places("seq"), places("rare"), places("dead_mark")) == (0, 21, 60)

@@ -22,6 +22,8 @@ TOLD = MOST["MAX_TOLD"]
 """Bytes after which a call leases or returns no further message."""
 DEAD_GRACE = 600_000_000
 """µs for which a dead letter that is too old stays behind the call that found it so."""
+BETWEEN = "\x1f"
+"""Between the names of a message, and the entries of a declaration of limits."""
 POLICY = tuple(option.name for option in WIRE.policy)
 
 
@@ -69,10 +71,29 @@ class Entry:
     """Number of leases of it, as a suspect, that ran out in a row and of which nothing was said."""
     parked: str | None = None
     """The paused key for which it was set aside when it came up."""
+    waits_for: str | None = None
+    """The limit for whose room it waits."""
+    passes: int = 0
+    slots: int | None = None
+    """Number of its first names of which a keeper keeps a slot."""
 
     def __post_init__(self) -> None:
+        if "LIMIT" in self.options:
+            names = sorted(set(self.options["LIMIT"].split(BETWEEN)))
+            self.options["LIMIT"] = BETWEEN.join(names)
         self.barrier = self.options.get("BARRIER") == "1"
         self.keys = [*self.exclusive, *self.shared]
+
+    @property
+    def names(self) -> list[str]:
+        """Its limit names."""
+        return self.options["LIMIT"].split(BETWEEN) if "LIMIT" in self.options else []
+
+    def kept(self) -> list[str]:
+        return self.names[: self.slots or 0]
+
+    def forget_wait(self) -> None:
+        self.waits_for, self.passes, self.slots = None, 0, None
 
     @property
     def priority(self) -> int:
@@ -175,10 +196,10 @@ class Model:
             if begun and entry.suspect:
                 entry.suspect = entry.token
                 self.fail(entry, None, "lease expired")
-                continue
-            if begun:
-                entry.suspect = entry.token
-            self.come_again(entry, 0)
+            else:
+                entry.suspect = entry.token if begun else entry.suspect
+                self.come_again(entry, 0)
+            self.advance()
         over = [
             entry for entry in self.line if entry.state == BACKING_OFF and entry.due <= self.now
         ]
@@ -295,7 +316,7 @@ class Model:
         return queue + [key for key in entry.keys if key in self.paused]
 
     def in_front(self) -> list[Entry]:
-        """Messages with nothing ahead of them that were not set aside, in order."""
+        """Messages with nothing ahead of them that were not set aside by a pause, in order."""
         free = [
             entry
             for entry in self.line
@@ -303,18 +324,26 @@ class Model:
         ]
         return sorted(free, key=lambda entry: (-entry.priority, entry.sequence))
 
+    def offered(self) -> list[Entry]:
+        """Those in front that wait for no limit either."""
+        return [entry for entry in self.in_front() if entry.waits_for is None]
+
     def ready(self, kind: str, count: int) -> Iterator[Entry]:
-        """Set aside what is paused, when it comes up."""
+        """Set aside what is paused or has no room, when it comes up."""
         for entry in [] if self.halted else self.in_front():
             if kind != "any" and (kind == "keyed") != bool(entry.keys or entry.barrier):
                 continue
             if count == 0:
                 return
-            if paused := self.pauses_of(entry):
-                entry.parked = paused[0]
-            else:
+            if self.admit(entry):
                 count -= 1
                 yield entry
+
+    def admit(self, entry: Entry) -> bool:
+        raise NotImplementedError
+
+    def advance(self) -> None:
+        raise NotImplementedError
 
     # Leasing and settling.
 
@@ -328,6 +357,9 @@ class Model:
             if entry.suspect and taken:
                 break
             taken.append(entry)
+            # Later ones find its slots taken.
+            entry.state = LEASED
+            entry.forget_wait()
             if entry.suspect or sum(len(one.payload) for one in taken) >= TOLD:
                 break
         if not taken:
@@ -339,7 +371,7 @@ class Model:
         alone = "alone" if taken[0].suspect else ""
         reply = [str(self.fence), str(deadline), alone, str(len(taken))]
         for entry in taken:
-            entry.state, entry.token, entry.due = LEASED, self.fence, deadline
+            entry.token, entry.due = self.fence, deadline
             entry.given, entry.consumer = self.now, consumer
             entry.told = "nothing" if alone else ""
             self.happened("lease", entry, entry.token, consumer)
@@ -354,7 +386,11 @@ class Model:
 
     def settle(self, settlements: list[list[str]]) -> list[str]:
         self.apply_due()
-        return [self._settle_one(*one) for one in settlements]
+        answers = []
+        for one in settlements:
+            answers.append(self._settle_one(*one))
+            self.advance()
+        return answers
 
     def _settle_one(self, verb: str, token: str, id: str, *rest: str) -> str:
         entry = self.find(id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.engine.naive.limits import LimitedModel, checked_limits
 from tests.engine.naive.model import (
     BACKING_OFF,
     DEFAULTS,
@@ -10,24 +11,26 @@ from tests.engine.naive.model import (
     POLICY,
     QUEUED,
     Entry,
-    Model,
     Refused,
     Spec,
 )
 
 
-class OperatedModel(Model):
+class OperatedModel(LimitedModel):
     def configure(self, arguments: list[str]) -> list[str]:
         self.apply_due()
         mode = arguments[0] if arguments[:1] in (["CHANGE"], ["REPLACE"]) else None
         given = arguments[mode is not None :]
         named = dict(zip(given[::2], given[1::2], strict=True))
+        if "LIMITS" in named:
+            named["LIMITS"] = checked_limits(named["LIMITS"])
         if arguments and self.declared and mode is None:
             if self.options != self.options | named:
                 raise Refused("OPTIONSMISMATCH")
         elif arguments:
             self.options = (self.options if mode == "CHANGE" else DEFAULTS) | named
             self.declared = True
+            self.advance()
         return [part for pair in self.options.items() for part in pair]
 
     def cancel(self, id: str) -> list[str]:
@@ -56,6 +59,7 @@ class OperatedModel(Model):
             self._skip(entry, entry.token)
         else:
             self.give_up(entry, "revoked", then)
+        self.advance()
         return ["1"]
 
     def _skip(self, entry: Entry, token: int = 0) -> None:
@@ -107,7 +111,7 @@ class OperatedModel(Model):
         self.room(1, len(payload))
         self.dead.remove(entry)
         self.counts["requeued"] += 1
-        stays = ("PRIORITY", "BARRIER", "RESULT", "QUIET", *POLICY)
+        stays = ("PRIORITY", "BARRIER", "RESULT", "QUIET", "LIMIT", *POLICY)
         options = tuple((name, text) for name, text in entry.options.items() if name in stays)
         spec = Spec(payload, keys, shared, options)
         return [str(self.enter(spec))]
@@ -150,7 +154,9 @@ class OperatedModel(Model):
         reply = []
         for key in keys:
             reply.append(str(int(key not in self.paused)))
-            self.paused += [key] if key not in self.paused else []
+            if key not in self.paused:
+                self.paused.append(key)
+                self.release_keepers(key)
         return reply
 
     def resume(self, keys: list[str]) -> list[str]:

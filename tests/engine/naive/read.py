@@ -18,7 +18,7 @@ from tests.engine.naive.model import (
 from tests.engine.naive.operate import OperatedModel
 
 OPTIONS = tuple(option.name for option in WIRE.message if option.name != "DELAY")
-KEPT_OF_THE_DEAD = ("PRIORITY", "BARRIER", "RESULT", "QUIET", *POLICY)
+KEPT_OF_THE_DEAD = ("PRIORITY", "BARRIER", "RESULT", "QUIET", "LIMIT", *POLICY)
 SHOWN_BEFORE_A_BARRIER = 10
 LOOKED_AT = WIRE.limits["MAX_LOOKED_AT"].of("redis")
 NAMED = WIRE.limits["MAX_NAMED"].of("redis")
@@ -44,8 +44,11 @@ class ReadModel(OperatedModel):
             "sealed": int(self.sealed),
             "results": len(self.kept),
             "result_bytes": sum(len(text) for _, _, text in self.kept.values()),
+            "limited": sum(entry.waits_for is not None for entry in self.line),
             "oldest_ready": (
-                min(entry.sequence for entry in self.in_front()) if "ready" in states else 0
+                min((entry.sequence for entry in self.offered()), default=0)
+                if "ready" in states
+                else 0
             ),
             "oldest_waiting": self.oldest_waiting(),
             "full": int(not self.has_room(1, 1)),
@@ -188,10 +191,18 @@ class ReadModel(OperatedModel):
         elif self.due(entry):
             times = ["", "", "", str(max(entry.due - self.now, 0))]
         paused = self.pauses_of(entry) if entry.state == QUEUED else []
+        self.advance()
+        full = [(name, walk.name(self.leased_with(name))) for name in self.full_names(entry)]
         blockers = self._blockers(entry, walk) if entry.state == QUEUED else []
         age = str(max(self.now - entry.id, 0))
         told = [str(entry.id), self.state(entry), str(entry.attempt), age, *times]
-        told += [str(len(paused)), *paused, str(len(blockers))]
+        told += [str(len(paused)), *paused, str(len(full))]
+        for name, holders in full:
+            keeper = self.slot_kept(name)
+            counts = [str(self.most(name)), str(len(self.leased_with(name)))]
+            told += [name, *counts, str(keeper.id) if keeper else "", str(len(holders))]
+            told += [str(holder.id) for holder in holders]
+        told.append(str(len(blockers)))
         for key, ahead, holders in blockers:
             told += [key, str(ahead), "1", str(len(holders)), *[str(e.id) for e in holders]]
         return told

@@ -12,6 +12,8 @@ from typing import Any
 
 from tests.engine.naive.model import WIRE, Spec
 
+NAMES = ("bank", "host:a", "host:b", "free")
+"""Of limits."""
 KEYS = ("a", "b", "c", "d", "e", "f")
 CONSUMERS = ("one", "two", "three", "")
 """The last has no name: its calls carry no number, and no reply of theirs is kept."""
@@ -35,6 +37,17 @@ WRONG: list[tuple[str, str, list[str]]] = [
     ("BADARG", "put", ["", "0", "0", "p", "1", "0", "1", "a", "BARRIER", "1"]),
     ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "THEN", "later"]),
     ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "FACTOR", "999"]),
+    ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "LIMIT", ""]),
+    ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "LIMIT", "a\x1f"]),
+    ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "LIMIT", "\x1f".join("a" * 9)]),
+    ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "LIMIT", "x" * 1_025]),
+    ("BADARG", "configure", ["LIMITS", "bank"]),
+    ("BADARG", "configure", ["LIMITS", "bank=0"]),
+    ("BADARG", "configure", ["LIMITS", "=1"]),
+    ("BADARG", "configure", ["LIMITS", "a=1\x1fa=2"]),
+    ("BADARG", "configure", ["LIMITS", "a=1\x1f"]),
+    ("BADARG", "configure", ["LIMITS", "a=1000000001"]),
+    ("BADARG", "configure", ["LIMITS", "a=1" + "0" * 16_384]),
     ("BADARG", "lease", ["", "1", "0", "1", "9", "any"]),
     ("BADARG", "lease", ["one", "1000000000", "-1", "1", "9", "any"]),
     ("BADARG", "lease", ["one", "1000000000", "0", "1025", "9", "any"]),
@@ -133,6 +146,14 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
     set_ways = choice([["ahead"], ["ahead", "back", "right"], ["ahead", "right"]])
     set_ways = set_ways if chance() < 0.15 else []
 
+    # In half of the schedules nobody knows of limits.
+    limited = choice([0, 0, 0.3, 0.8])
+
+    def limits() -> str:
+        tried = {"bank": "1124", "host:*": "123", "host:b": "1", "*": "125", "free": "2"}
+        chosen = [f"{name}={choice(tried[name])}" for name in tried if chance() < 0.6]
+        return "\x1f".join(rng.sample(chosen, len(chosen)))
+
     policy: Makes = {
         "ATTEMPTS": (0.3, lambda: choice([0, 1, 2, 3])),
         "FIRST": (0.2, lambda: choice([0, 1, 7, 100, 1_000])),
@@ -148,8 +169,9 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "AFTER": (0.05, lambda: choice("xyz")),
         "WINDOW": (0.6, lambda: choice([0, 1, 3, 9])),
         "RESULT": (0.25, lambda: choice([0, 5, 50, 10_000])),
-        "BARRIER": (0.12, lambda: choice([0, 1, 1])),
+        "BARRIER": (0.02 if limited > 0.5 else 0.12, lambda: choice([0, 1, 1])),
         "QUIET": (0.12, lambda: choice([0, 1, 1])),
+        "LIMIT": (limited, lambda: "\x1f".join(rng.choices(NAMES, k=choice([1, 1, 2, 3])))),
         **policy,
     }
     if set_ways[1:]:
@@ -157,6 +179,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         del own["DEDUP"], own["AFTER"]
     tried = {one.name: one.tried for one in WIRE.queue if one.tried}
     declared_options: Makes = {
+        "LIMITS": (limited, limits),
         **{name: (0.3, partial(choice, values)) for name, values in tried.items()},
         **policy,
     }
@@ -171,9 +194,11 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
 
     def spec() -> Spec:
         # Many are as plain as most are in life: the servers have a way of their own for those.
-        plain = chance() < 0.4
+        # Where limits decide, few messages wait for others.
+        plain = chance() < (0.1 if limited > 0.5 else 0.4)
         options = () if plain else chosen(own)
-        named = rng.choices(KEYS[: choice([2, 6])], k=choice([0, 1, 1, 2, 3, 5]))
+        counts = [0, 0, 0, 1, 2] if limited > 0.5 else [0, 1, 1, 2, 3, 5]
+        named = rng.choices(KEYS[: choice([2, 6])], k=choice(counts))
         if ("BARRIER", "1") in options:
             named = []
         cut = len(named) if plain else rng.randint(0, len(named))
@@ -249,6 +274,8 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "resume": lambda: choice([keys(), keys(), [], list(KEYS)]),
         "reopen": list,
     }
+    if limited:
+        on_queue["configure"] = lambda: ["CHANGE", "LIMITS", limits()]
     # In few schedules, for the rest of one is short of messages then.
     if chance() < 0.3:
         on_queue["seal"] = list
@@ -324,6 +351,6 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
     }
     names = rng.choices(list(ways), [weight for weight, _ in ways.values()], k=count)
     steps: list[Step] = [(name, ways[name][1]()) for name in names]
-    if chance() < 0.4:
+    if limited or chance() < 0.4:
         steps[0] = "direct", ("configure", declared())
     return steps

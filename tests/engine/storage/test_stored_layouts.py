@@ -61,6 +61,14 @@ def as_told_today(told: list[list[str]]) -> list[list[str]]:
     return [*before, alone, [part for pair in counts.items() for part in pair]]
 
 
+def as_layout_2_told(told: list[list[str]]) -> list[list[str]]:
+    """The answers of a release without limits: its figures end before the time."""
+    for stats in (told[0], told[-1]):
+        assert stats[-2] == "time"
+        del stats[-2:]
+    return [without_history(answer) for answer in told]
+
+
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("layout-*.jsonl")), ids=lambda path: path.stem)
 def test_a_queue_stored_in_any_earlier_layout_can_be_used(bare: redis.Redis, path: Path) -> None:
     commands, told = read(path)
@@ -68,11 +76,11 @@ def test_a_queue_stored_in_any_earlier_layout_can_be_used(bare: redis.Redis, pat
         execute(bare, *command)
     queue = TimedQueue(bare, "stored")
     queue.at(5)
-    told = as_told_today(told)
+    told = as_told_today(told) if path.stem == "layout-1" else as_layout_2_told(told)
     # A later release counts more.
     now = [answer[: len(then)] for answer, then in zip(answers(queue), told, strict=True)]
     assert [without_history(answer) for answer in now] == told
-    assert number_of(bare, queue.key) == 2
+    assert number_of(bare, queue.key) == 3
 
 
 def test_a_dead_letter_stored_without_an_age_limit_expires_by_the_new_limit(
@@ -91,8 +99,8 @@ def test_a_dead_letter_stored_without_an_age_limit_expires_by_the_new_limit(
 
 def test_a_new_queue_stores_its_layout_version(queue: Queue) -> None:
     queue.put(message("one"))
-    assert number_of(queue.connection, queue.key) == 2
-    assert b"layout=2" in queue.connection.fcall("il1_version", 0)
+    assert number_of(queue.connection, queue.key) == 3
+    assert b"layout=3" in queue.connection.fcall("il1_version", 0)
 
 
 def test_a_queue_of_a_newer_layout_is_refused_and_not_changed(bare: redis.Redis) -> None:
@@ -101,11 +109,11 @@ def test_a_queue_of_a_newer_layout_is_refused_and_not_changed(bare: redis.Redis)
         text: Any = bare.hget("il:{q}:c", "c")
         bare.hset("il:{q}:c", "c", bytes([9]) + text[1:])
         for call in (client.queue("q", int).stats, lambda: client.queue("q", int).put(2)):
-            with pytest.raises(InterlockError, match=r"layout 9.*up to 2.*queue install"):
+            with pytest.raises(InterlockError, match=r"layout 9.*up to 3.*queue install"):
                 call()
         # A layout may be longer, too.
-        bare.hset("il:{q}:c", "c", bytes([3]) + text[1:] + struct.pack("<d", 1))
-        with pytest.raises(InterlockError, match="layout 3"):
+        bare.hset("il:{q}:c", "c", bytes([4]) + text[1:] + struct.pack("<d", 1))
+        with pytest.raises(InterlockError, match="layout 4"):
             client.queue("q", int).get_nowait()
         client.queue("other", int).put(1)
 

@@ -33,6 +33,7 @@ use crate::queue::parts::dead::DeadLetters;
 use crate::queue::parts::dedup::Dedup;
 use crate::queue::parts::delays::Delays;
 use crate::queue::parts::feed::{Change, Feed};
+use crate::queue::parts::gate::Gate;
 use crate::queue::parts::lane::Lanes;
 use crate::queue::parts::leases::Leases;
 use crate::queue::parts::numbers::Numbers;
@@ -45,7 +46,7 @@ use crate::queue::parts::watch::Watch;
 use crate::queue::schedules::record::Recorder;
 use crate::queue::schedules::trace::{Call, PutCall};
 use crate::queue::schedules::trace_text::Schedule;
-use crate::queue::types::message::{Message, BARRIER, KEYED, QUIET};
+use crate::queue::types::message::{Message, BARRIER, KEYED, LIMITED, QUIET};
 use crate::queue::types::rules::Rules;
 use crate::queue::types::{Options, RetryPart, Stats, Time};
 
@@ -79,6 +80,7 @@ pub struct Scheduler<P> {
     pub(super) barriers: Barriers,
     pub(super) ready: Ready,
     pub(super) pauses: Pauses,
+    pub(super) gate: Gate,
     pub(super) delays: Delays,
     /// Messages to be retried later, by time.
     pub(super) backoffs: Timers,
@@ -111,6 +113,8 @@ pub struct Put<'a> {
     /// The time for which its dedup string is remembered once it is settled, µs; `None`: as the
     /// queue says.
     pub window: Option<u64>,
+    /// Names of concurrency limits, joined; empty: none (clause 26).
+    pub limit: &'a [u8],
 }
 
 /// The reason why a put was refused; the queue is as it was.
@@ -152,6 +156,7 @@ impl<P> Scheduler<P> {
             dedup: Dedup::new(options.dedup_window),
             dead: DeadLetters::new(options.max_dead, options.dead_ttl),
             lanes: Lanes::new(watch.lane_depth()),
+            gate: Gate::new(&options.limits),
             options,
             rules: Rules::current(),
             now: 0,
@@ -301,12 +306,18 @@ impl<P> Scheduler<P> {
         if put.quiet {
             flags |= QUIET;
         }
+        if !put.limit.is_empty() {
+            flags |= LIMITED;
+        }
         let new = Message { id, payload, flags, priority: put.priority, ..Message::default() };
         let placed = put.delay == 0 && !put.barrier;
         let message = match placed {
             true => self.insert_in_lanes(new, put.keys, put.shared),
             false => self.records.insert(new),
         };
+        if !put.limit.is_empty() {
+            self.gate.enter(message, put.limit);
+        }
         if put.size > 0 {
             self.counts.add_bytes(put.size);
             self.records.set_size(message, put.size);

@@ -16,7 +16,7 @@ use crate::tally::Tally;
 /// Schedules in which a break must be found.
 const SCHEDULES: u64 = 2_000;
 /// Calls that suffice to show any of the breaks.
-const FEW: usize = 7;
+const FEW: usize = 8;
 
 trait Break {
     /// Changes the calls before the queue gets them.

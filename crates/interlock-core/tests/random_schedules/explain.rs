@@ -34,8 +34,10 @@ impl Model {
         // `ids` grows while it is walked: breadth first, each message once.
         while let Some(&id) = ids.get(nodes.len()) {
             let mut node = self.node(id, chosen);
+            node.limits.iter_mut().for_each(|full| full.holders.truncate(limit));
             node.blocked.iter_mut().for_each(|blocker| blocker.holders.truncate(limit));
-            for holder in node.blocked.iter().flat_map(|blocker| &blocker.holders) {
+            let full = node.limits.iter().flat_map(|full| &full.holders);
+            for holder in full.chain(node.blocked.iter().flat_map(|blocker| &blocker.holders)) {
                 if ids.contains(holder) {
                     continue;
                 }
@@ -64,6 +66,7 @@ impl Model {
             lease_left: None,
             due_in: None,
             paused: Vec::new(),
+            limits: Vec::new(),
             blocked: Vec::new(),
         };
         match message.phase {
@@ -87,6 +90,9 @@ impl Model {
                     node.state = State::Waiting;
                 }
                 node.paused = self.pauses(message);
+                if self.in_front(at) {
+                    node.limits = self.full_names(message);
+                }
                 node.blocked = self.blocked(at, chosen);
             }
         }

@@ -9,7 +9,7 @@ use fastrand::Rng;
 use interlock_core::queue::schedules::trace::{Answer, Call, PutCall};
 use interlock_core::queue::types::{Kind, RevokeThen, Time};
 
-use crate::mix::{choose, options, Mix};
+use crate::mix::{choose, limits, options, Mix};
 use crate::model::{Message, Phase};
 use crate::schedule::{number_of, Given, Pair, Plan, Planned, Subject};
 use crate::tally::Tally;
@@ -58,6 +58,7 @@ enum What {
     Discard,
     Pause,
     Resume,
+    Limits,
     Explain,
     ExplainKey,
     Stats,
@@ -67,7 +68,7 @@ enum What {
     CancelAll,
 }
 
-const USUAL: [(What, u32); 26] = [
+const USUAL: [(What, u32); 27] = [
     (What::Put, 300),
     (What::PutMany, 40),
     (What::Lease, 240),
@@ -87,6 +88,7 @@ const USUAL: [(What, u32); 26] = [
     (What::Discard, 5),
     (What::Pause, 10),
     (What::Resume, 20),
+    (What::Limits, 8),
     (What::Explain, 40),
     (What::ExplainKey, 16),
     (What::Stats, 30),
@@ -248,6 +250,7 @@ impl Generator {
             What::Discard => Call::Discard { id },
             What::Pause => Call::Pause { key: self.paused_key() },
             What::Resume => Call::Resume { key: self.paused_key() },
+            What::Limits => Call::Limits { limits: limits(&mut self.rng) },
             What::Explain => Call::Explain { id, limit: self.limit() },
             What::ExplainKey => {
                 Call::ExplainKey { key: self.mix.key(&mut self.rng), limit: self.limit() }

@@ -2,6 +2,7 @@
 
 use fastrand::Rng;
 use interlock_core::queue::schedules::trace::PutCall;
+use interlock_core::queue::types::limits::Limits;
 use interlock_core::queue::types::options::NUMBERS;
 use interlock_core::queue::types::{Options, Retry, Then};
 
@@ -16,6 +17,7 @@ pub struct Mix {
     priority: usize,
     delay: usize,
     dedup: usize,
+    limited: usize,
     keys: Vec<Vec<u8>>,
     /// Keys are drawn from the first few more often.
     skewed: bool,
@@ -36,6 +38,7 @@ impl Mix {
             priority: choose(rng, &[0, 0, 30, 90]),
             delay: choose(rng, &sometimes),
             dedup: choose(rng, &sometimes),
+            limited: choose(rng, &[0, 30, 90]),
             skewed: rng.bool(),
             deep: choose(rng, &[4, 10, 20, 20, 40]),
             longest: 400,
@@ -60,7 +63,9 @@ impl Mix {
             if per_cent(rng, self.delay) { choose(rng, &[1, 2, 5, 30, 500, u64::MAX]) } else { 0 };
         let dedup = per_cent(rng, self.dedup)
             .then(|| choose(rng, &["", "one", "two words", "drei=3|%"]).to_string());
-        let plain = PutCall { size, priority, delay, dedup, ..PutCall::default() };
+        let names = if per_cent(rng, self.limited) { rng.usize(1..=3) } else { 0 };
+        let limit = (0..names).map(|_| choose(rng, &NAMES).to_vec()).collect();
+        let plain = PutCall { size, priority, delay, dedup, limit, ..PutCall::default() };
         if per_cent(rng, self.barrier) {
             return PutCall { barrier: true, ..plain };
         }
@@ -88,6 +93,22 @@ impl Mix {
     }
 }
 
+/// Names of limits: limited by themselves, by a prefix, or not at all.
+const NAMES: [&[u8]; 5] = [b"bank", b"host:a", b"host:b", b"t", b"z%, "];
+
+/// Limits of a queue, mostly small.
+pub fn limits(rng: &mut Rng) -> Limits {
+    let all: [(&str, &[u32]); 4] =
+        [("bank", &[1, 1, 2, 4]), ("host:*", &[1, 2, 3]), ("*", &[1, 2, 5]), ("t", &[1, 3])];
+    let mut text = Vec::new();
+    for (name, tried) in all {
+        if rng.usize(0..3) > 0 {
+            text.push(format!("{name}={}", choose(rng, tried)));
+        }
+    }
+    Limits::parse(text.join("\x1f").as_bytes()).expect("it is well formed")
+}
+
 /// A queue's options, small bounds and short times mostly.
 pub fn options(rng: &mut Rng) -> Options {
     let mut one_in = |n: usize| rng.usize(0..n) == 0;
@@ -106,6 +127,7 @@ pub fn options(rng: &mut Rng) -> Options {
         },
         ..Options::default()
     };
+    options.limits = limits(rng);
     for (one, tried) in NUMBERS.iter().zip(TRIED) {
         (one.set)(&mut options, choose(rng, tried));
     }

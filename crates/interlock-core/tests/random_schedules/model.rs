@@ -8,6 +8,8 @@
 use interlock_core::queue::schedules::trace::{Answer, Call, Granted, PutAnswer, PutCall, Step};
 use interlock_core::queue::types::{Kind, Options, Stats, Then, Time};
 
+use crate::limits::Named;
+
 /// Most that falls due in one call (clause 20).
 const DUE_PER_CALL: usize = 1_000;
 
@@ -45,6 +47,7 @@ pub struct Message {
     pub attempt: u32,
     pub error: String,
     pub phase: Phase,
+    pub limit: Named,
 }
 
 /// A settled message's dedup string, and when it was settled.
@@ -100,6 +103,13 @@ impl Model {
     pub fn apply(&mut self, step: &Step) -> Answer {
         self.now = self.now.max(step.now);
         self.apply_due();
+        self.advance();
+        let answer = self.answer(step);
+        self.advance();
+        answer
+    }
+
+    fn answer(&mut self, step: &Step) -> Answer {
         match &step.call {
             Call::Put(put) => self.put(std::slice::from_ref(put)),
             Call::PutMany(puts) => self.put(puts),
@@ -145,6 +155,10 @@ impl Model {
             Call::Discard { id } => Answer::Bool(self.discard(*id)),
             Call::Pause { key } => Answer::Bool(self.pause(key.as_deref())),
             Call::Resume { key } => Answer::Bool(self.resume(key.as_deref())),
+            Call::Limits { limits } => {
+                self.options.limits = limits.clone();
+                Answer::Done
+            }
             Call::Explain { .. } | Call::ExplainKey { .. } => {
                 Answer::Explained(self.explain(&step.call, None))
             }
@@ -253,7 +267,7 @@ impl Model {
         if !self.fits(0, 0, new.len(), bytes) {
             return Answer::TooLarge;
         }
-        if !self.has_room(new.len(), bytes) {
+        if !self.finds_room(new.len(), bytes) {
             return Answer::Full;
         }
         Answer::Put(puts.iter().map(|put| self.put_one(put)).collect())
@@ -279,6 +293,7 @@ impl Model {
             attempt: 1,
             error: String::new(),
             phase: Phase::Queued,
+            limit: Named::new(&put.limit),
         };
         if put.delay == 0 {
             self.placed.push(message);
@@ -317,7 +332,7 @@ impl Model {
     }
 
     /// Clause 11; what queues nothing needs no room.
-    pub(crate) fn has_room(&self, more: usize, more_bytes: u64) -> bool {
+    pub(crate) fn finds_room(&self, more: usize, more_bytes: u64) -> bool {
         let messages = self.unsettled().count();
         let bytes = self.unsettled().map(|message| message.size).sum();
         more == 0 || self.fits(messages, bytes, more, more_bytes)
@@ -346,13 +361,18 @@ impl Model {
     /// Clauses 1, 2, 3, 7, 14 and 22: nothing before it conflicts, and nothing pauses it.
     pub(crate) fn ready(&self, at: usize) -> bool {
         let message = &self.placed[at];
-        message.phase == Phase::Queued
+        self.in_front(at)
             && !self.paused
             && !message.holds.iter().any(|hold| self.paused_keys.contains(&hold.key))
+    }
+
+    pub(crate) fn in_front(&self, at: usize) -> bool {
+        let message = &self.placed[at];
+        message.phase == Phase::Queued
             && !self.placed[..at].iter().any(|before| conflict(before, message))
     }
 
-    /// Clauses 6 and 7. The ready do not conflict with each other, so one look serves a batch.
+    /// Clauses 6, 7 and 26. The ready do not conflict with each other, so one look serves a batch.
     fn lease(&mut self, kind: Kind, limit: usize) -> Answer {
         if limit == 0 || self.paused {
             return Answer::Leased(Vec::new());
@@ -366,20 +386,27 @@ impl Model {
             }
         };
         let mut ready: Vec<usize> = (0..self.placed.len())
-            .filter(|at| asked(&self.placed[*at]) && self.ready(*at))
+            .filter(|at| asked(&self.placed[*at]) && self.in_front(*at))
             .collect();
         ready.sort_by_key(|at| (-i16::from(self.placed[*at].priority), *at));
-        ready.truncate(limit);
-        let grant = |at| {
+        let mut granted = Vec::new();
+        for at in ready {
+            if granted.len() == limit {
+                break;
+            }
+            if !self.admit(at) {
+                continue;
+            }
             // Clause 8: tokens rise with every grant.
             self.token = (self.token + 1).max(self.now);
             self.counts.leases += 1;
             let deadline = self.options.lease.map(|lasts| self.now.saturating_add(lasts));
             let message: &mut Message = &mut self.placed[at];
             message.phase = Phase::Leased { token: self.token, since: self.now, deadline };
-            Granted { id: message.id, token: self.token, attempt: message.attempt }
-        };
-        Answer::Leased(ready.into_iter().map(grant).collect())
+            message.limit.forget();
+            granted.push(Granted { id: message.id, token: self.token, attempt: message.attempt });
+        }
+        Answer::Leased(granted)
     }
 
     /// Clause 8: a token that is not that of a lease changes nothing.
@@ -486,6 +513,7 @@ impl Model {
             backing_off: count(|phase| matches!(phase, Phase::BackingOff { .. })),
             held: count(|phase| phase == Phase::Held),
             dead: self.dead.len() as u64,
+            limited: self.placed.iter().filter(|m| m.limit.waits_for.is_some()).count() as u64,
             ..self.counts.clone()
         }
     }

@@ -86,7 +86,7 @@ impl Model {
         let Some(at) = self.dead.iter().position(|message| message.id == id) else {
             return Answer::Id(None);
         };
-        if !self.has_room(1, self.dead[at].size) {
+        if !self.finds_room(1, self.dead[at].size) {
             return Answer::Full;
         }
         self.counts.puts += 1;
@@ -119,6 +119,7 @@ impl Model {
         let changed = !self.paused_keys.contains(&key);
         if changed {
             self.paused_keys.push(key);
+            self.release_keepers(key);
         }
         changed
     }

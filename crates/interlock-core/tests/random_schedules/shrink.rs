@@ -6,6 +6,7 @@
 use std::marker::PhantomData;
 
 use interlock_core::queue::schedules::trace::{Call, PutCall};
+use interlock_core::queue::types::limits::Limits;
 use interlock_core::queue::types::options::NUMBERS;
 use interlock_core::queue::types::{Kind, Options};
 
@@ -96,6 +97,7 @@ impl<S: Subject> Smallest<S> {
             Box::new(|options| options.retry.attempts = None),
             Box::new(|options| options.retry.first = 0),
             Box::new(|options| options.retry.factor = 1.0),
+            Box::new(|options| options.limits = Limits::default()),
         ];
         for (one, tried) in NUMBERS.iter().zip(TRIED) {
             changes.push(Box::new(|options| _ = (one.set)(options, tried[0])));
@@ -206,6 +208,9 @@ fn simpler_puts(put: &PutCall) -> Vec<PutCall> {
     offer(&|put| put.dedup = None);
     offer(&|put| put.barrier = false);
     offer(&|put| put.size = 0);
+    for at in 0..put.limit.len() {
+        offer(&|put| drop(put.limit.remove(at)));
+    }
     for at in 0..put.keys.len() {
         offer(&|put| drop(put.keys.remove(at)));
     }

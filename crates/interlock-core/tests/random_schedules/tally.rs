@@ -12,7 +12,7 @@ pub struct Tally {
 }
 
 /// Each must come at least once in a run of [`ENOUGH`] calls.
-const SITUATIONS: [&str; 73] = [
+const SITUATIONS: [&str; 76] = [
     "put",
     "put known",
     "put full",
@@ -72,6 +72,9 @@ const SITUATIONS: [&str; 73] = [
     "explain backing off",
     "explain held",
     "explain paused",
+    "explain limit reached",
+    "limits",
+    "stats limited",
     "explain barrier between",
     "explain two keys",
     "stats delayed",
@@ -154,6 +157,7 @@ impl Tally {
                     ("stats backing off", stats.backing_off),
                     ("stats held", stats.held),
                     ("stats dead", stats.dead),
+                    ("stats limited", stats.limited),
                 ];
                 for (situation, _) in counts.iter().filter(|(_, count)| *count > 0) {
                     self.add(situation);
@@ -166,6 +170,7 @@ impl Tally {
             (_, Answer::Hot(hot)) if hot.len() > 1 => "hot keys",
             (_, Answer::Dead(dead)) if dead.len() > 1 => "dead letters",
             (Call::Tick, _) => "tick",
+            (Call::Limits { .. }, _) => "limits",
             (_, Answer::Ids(ids)) if ids.len() > 1 => "cancel all",
             _ => return,
         };
@@ -189,6 +194,9 @@ impl Tally {
             });
             if !node.paused.is_empty() {
                 self.add("explain paused");
+            }
+            if !node.limits.is_empty() {
+                self.add("explain limit reached");
             }
             if node.blocked.len() > 1 {
                 let barrier = node.blocked[0].key.is_none();

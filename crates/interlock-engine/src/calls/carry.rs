@@ -83,6 +83,7 @@ fn tell_dead(dead: &Dead<Body>, told: &mut Strings) {
         result: dead.payload.result,
         quiet: dead.quiet,
         retry: dead.retry.as_ref(),
+        limit: dead.limit.clone(),
     };
     let options = given.told();
     told.number((dead.keys.len() - shared) as u64);

@@ -56,6 +56,15 @@ fn tell(queue: &Queue, node: &Node, told: &mut Strings) {
     told.optional(node.due_in);
     told.number(node.paused.len() as u64);
     node.paused.iter().for_each(|key| told.text(key));
+    told.number(node.limits.len() as u64);
+    for full in &node.limits {
+        told.text(&full.name);
+        told.number(full.most.into());
+        told.number(full.leased.into());
+        told.optional(full.keeper);
+        told.number(full.holders.len() as u64);
+        full.holders.iter().for_each(|&id| told.number(id));
+    }
     told.number(node.blocked.len() as u64);
     for blocker in &node.blocked {
         told.text(blocker.key.as_deref().unwrap_or(b""));

@@ -10,6 +10,7 @@ use std::ops::Range;
 use hashbrown::HashSet;
 use interlock_core::key::KeyRef;
 use interlock_core::queue::scheduler::Put;
+use interlock_core::queue::types::limits::{joined, names_of, BETWEEN};
 use interlock_core::queue::types::{RetryPart, Then};
 use interlock_core::queue::waiting::room::Need;
 
@@ -53,6 +54,8 @@ struct Said<'a> {
     after: Option<Cow<'a, str>>,
     window: Option<u64>,
     retry: Option<Box<RetryPart>>,
+    /// Limit names, sorted and joined; empty: none.
+    limit: Vec<u8>,
 }
 
 /// Bytes that a message takes beside its payload and keys: records, and the heads of allocations.
@@ -60,6 +63,8 @@ pub const OVERHEAD: u64 = 120;
 pub const KEY_OVERHEAD: u32 = 96;
 /// Bytes that a retry policy of its own takes, and that a dedup string takes beside itself.
 const OF_A_POLICY: u32 = 112;
+/// Bytes that limit names take beside themselves.
+const OF_LIMITS: u32 = 128;
 const OF_A_STRING: u64 = 144;
 /// Arguments for which room is made before they are read, at most.
 const ROOM: usize = 1 << 12;
@@ -73,8 +78,11 @@ impl Message<'_> {
 
     /// Bytes that its record takes beside its payload; a dedup string is counted where it is kept.
     fn beside(&self) -> u32 {
-        let policy = self.said.as_ref().is_some_and(|said| said.retry.is_some());
-        OVERHEAD as u32 + self.key_bytes + if policy { OF_A_POLICY } else { 0 }
+        let (policy, limit) = self.said.as_ref().map_or((false, 0), |said| {
+            let limit = said.limit.len();
+            (said.retry.is_some(), if limit > 0 { limit as u32 + OF_LIMITS } else { 0 })
+        });
+        OVERHEAD as u32 + self.key_bytes + limit + if policy { OF_A_POLICY } else { 0 }
     }
 
     #[inline]
@@ -253,6 +261,7 @@ impl<'a> Said<'a> {
             MessageOption::Barrier => self.barrier = number()? == 1,
             MessageOption::Result => self.result = number()? as u64,
             MessageOption::Quiet => self.quiet = number()? == 1,
+            MessageOption::Limit => self.limit = limit_names(from, what)?,
             MessageOption::Attempts => {
                 let attempts = number()? as u32;
                 self.policy().attempts = Some(Some(attempts).filter(|&most| most > 0));
@@ -269,6 +278,22 @@ impl<'a> Said<'a> {
     fn policy(&mut self) -> &mut RetryPart {
         self.retry.get_or_insert_default()
     }
+}
+
+/// Reads the limit names of a message.
+fn limit_names<A: Args + ?Sized>(from: &mut Reader<'_, A>, what: impl What) -> Read<Vec<u8>> {
+    let text = from.text(MAX_TEXT, what)?;
+    if text.is_empty() {
+        return from.bad(what, "is empty");
+    }
+    let Some(names) = names_of(text) else {
+        return from.bad(what, "has an empty name");
+    };
+    let count = 1 + text.iter().filter(|&&byte| byte == BETWEEN).count();
+    if count > MAX_LIMIT_NAMES {
+        return from.bad(what, format_args!("has {count} names; at most {MAX_LIMIT_NAMES}"));
+    }
+    Ok(joined(&names))
 }
 
 /// Reads a dedup string.
@@ -362,6 +387,7 @@ impl Queue {
             quiet: said.quiet,
             retry: said.retry.as_deref(),
             window: said.window,
+            limit: &said.limit,
             ..put
         };
         if let Some(name) = put.dedup {

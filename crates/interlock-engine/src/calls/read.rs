@@ -275,6 +275,7 @@ impl Queue {
             result: seen.payload.result,
             quiet: seen.quiet,
             retry: seen.retry,
+            limit: self.scheduler.limit_names(seen),
         };
         let options = given.told();
         told.number(exclusive);

@@ -1,10 +1,12 @@
 //! `il1_configure`: what a queue was declared as.
 
+use interlock_core::queue::types::limits::Limits;
 use interlock_core::queue::types::{Retry, Then};
 
 use crate::values::args::{refuse, Args, Read, Reader, What};
 use crate::values::reply;
 use crate::wire::codes::Code;
+use crate::wire::limits::MAX_LIMITS;
 pub use crate::wire::options::Declared;
 use crate::wire::options::QueueOption;
 
@@ -85,6 +87,12 @@ impl OneOf for Durability {
             _ => from.bad(what, "is not always, everysec, none or server"),
         }
     }
+}
+
+/// Reads concurrency limits.
+pub fn read_limits<A: Args + ?Sized>(from: &mut Reader<'_, A>, what: impl What) -> Read<Limits> {
+    let text = from.text(MAX_LIMITS, what)?;
+    Limits::parse(text).or_else(|why| from.bad(what, why))
 }
 
 /// The declaration of a call.

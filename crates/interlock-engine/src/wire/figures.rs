@@ -17,7 +17,7 @@ pub struct Others {
     /// Bytes of the results kept.
     pub result_bytes: u64,
     /// Sequence of the oldest message that can be leased, whatever its priority (or is on a paused
-    /// key and has not come up yet); 0 if none is ready.
+    /// key and has not come up yet), without those counted in `limited`; 0 if there is none.
     pub oldest_ready: u64,
     /// Sequence of the oldest message that waits; 0 if none does. It is searched for behind up to
     /// 100 held messages, 100 leased ones, 100 that back off, 100 paused keys, the message that
@@ -61,5 +61,6 @@ pub fn named(counts: &Stats, others: &Others) -> Vec<(&'static str, u64)> {
         ("messages_expired", counts.messages_expired),
         ("dead_expired", counts.dead_expired),
         ("full", others.full),
+        ("limited", counts.limited),
     ]
 }

@@ -23,6 +23,12 @@ pub const MAX_OPTIONS: u64 = 16;
 /// Bytes of a dedup string, of a consumer's name, of the error in an event.
 pub const MAX_TEXT: usize = 1024;
 
+/// Bytes of the concurrency limits of a queue.
+pub const MAX_LIMITS: usize = 16_384;
+
+/// Names of concurrency limits of one message.
+pub const MAX_LIMIT_NAMES: usize = 8;
+
 /// Bytes of an error or reason.
 pub const MAX_ERROR: usize = 4096;
 

@@ -3,10 +3,11 @@
 //! The options of queues and of messages, in the order of the answer.
 
 use interlock_core::queue::schedules::bytes::{self, number, Damaged};
+use interlock_core::queue::types::limits::Limits;
 use interlock_core::queue::types::{Options, Then};
 
 use super::limits::*;
-use crate::queue::declare::{Durability, OneOf};
+use crate::queue::declare::{read_limits, Durability, OneOf};
 use crate::values::args::{Args, Read, Reader, What};
 
 /// An option of a queue: `il1_configure`.
@@ -39,10 +40,14 @@ pub enum QueueOption {
     Durability,
     /// µs for which a dead letter is kept; 0 for no limit.
     DeadTtl,
+    /// Concurrency limits (clause 26): entries `NAME=N`, separated by the byte 0x1F, N 1 or more. A
+    /// NAME that ends in `*` is a prefix; the exact name, then the longest prefix, counts. Each
+    /// name once; returned sorted by NAME.
+    Limits,
 }
 
 impl QueueOption {
-    pub const ALL: [QueueOption; 13] = [
+    pub const ALL: [QueueOption; 14] = [
         QueueOption::MaxSize,
         QueueOption::MaxBytes,
         QueueOption::MaxDead,
@@ -56,11 +61,12 @@ impl QueueOption {
         QueueOption::Results,
         QueueOption::Durability,
         QueueOption::DeadTtl,
+        QueueOption::Limits,
     ];
     /// All of them, as text.
     pub const TOLD: &'static str =
         "MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, FACTOR, LONGEST, \
-JITTER, THEN, RESULTS, DURABILITY or DEAD_TTL";
+JITTER, THEN, RESULTS, DURABILITY, DEAD_TTL or LIMITS";
 
     pub fn name(self) -> &'static str {
         match self {
@@ -77,6 +83,7 @@ JITTER, THEN, RESULTS, DURABILITY or DEAD_TTL";
             QueueOption::Results => "RESULTS",
             QueueOption::Durability => "DURABILITY",
             QueueOption::DeadTtl => "DEAD_TTL",
+            QueueOption::Limits => "LIMITS",
         }
     }
 
@@ -95,6 +102,7 @@ JITTER, THEN, RESULTS, DURABILITY or DEAD_TTL";
             b"RESULTS" => QueueOption::Results,
             b"DURABILITY" => QueueOption::Durability,
             b"DEAD_TTL" => QueueOption::DeadTtl,
+            b"LIMITS" => QueueOption::Limits,
             _ => return None,
         })
     }
@@ -121,6 +129,9 @@ pub enum MessageOption {
     Result,
     /// `1`: its consumer leaves it out of the log of handled messages.
     Quiet,
+    /// Names of concurrency limits (clause 26), 1 to {MAX_LIMIT_NAMES}, separated by the byte 0x1F.
+    /// Returned sorted by their bytes, each once.
+    Limit,
     /// Maximum number of attempts; 0 for no limit (clause 10).
     Attempts,
     /// First backoff, µs.
@@ -136,7 +147,7 @@ pub enum MessageOption {
 }
 
 impl MessageOption {
-    pub const ALL: [MessageOption; 14] = [
+    pub const ALL: [MessageOption; 15] = [
         MessageOption::Priority,
         MessageOption::Delay,
         MessageOption::Dedup,
@@ -145,6 +156,7 @@ impl MessageOption {
         MessageOption::Barrier,
         MessageOption::Result,
         MessageOption::Quiet,
+        MessageOption::Limit,
         MessageOption::Attempts,
         MessageOption::First,
         MessageOption::Factor,
@@ -154,7 +166,7 @@ impl MessageOption {
     ];
     /// All of them, as text.
     pub const TOLD: &'static str =
-        "PRIORITY, DELAY, DEDUP, AFTER, WINDOW, BARRIER, RESULT, QUIET, \
+        "PRIORITY, DELAY, DEDUP, AFTER, WINDOW, BARRIER, RESULT, QUIET, LIMIT, \
 ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN";
 
     pub fn name(self) -> &'static str {
@@ -167,6 +179,7 @@ ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN";
             MessageOption::Barrier => "BARRIER",
             MessageOption::Result => "RESULT",
             MessageOption::Quiet => "QUIET",
+            MessageOption::Limit => "LIMIT",
             MessageOption::Attempts => "ATTEMPTS",
             MessageOption::First => "FIRST",
             MessageOption::Factor => "FACTOR",
@@ -186,6 +199,7 @@ ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN";
             b"BARRIER" => MessageOption::Barrier,
             b"RESULT" => MessageOption::Result,
             b"QUIET" => MessageOption::Quiet,
+            b"LIMIT" => MessageOption::Limit,
             b"ATTEMPTS" => MessageOption::Attempts,
             b"FIRST" => MessageOption::First,
             b"FACTOR" => MessageOption::Factor,
@@ -209,6 +223,7 @@ impl MessageOption {
             MessageOption::Barrier => (0, 1),
             MessageOption::Result => (0, MAX_SPAN),
             MessageOption::Quiet => (0, 1),
+            MessageOption::Limit => (0, 0),
             MessageOption::Attempts => (0, MAX_COUNT),
             MessageOption::First => (0, MAX_SPAN),
             MessageOption::Factor => (1000, MAX_COUNT),
@@ -249,6 +264,10 @@ pub struct Declared {
     pub durability: Durability,
     /// µs for which a dead letter is kept; 0 for no limit. `None`: without limit.
     pub dead_ttl: Option<u64>,
+    /// Concurrency limits (clause 26): entries `NAME=N`, separated by the byte 0x1F, N 1 or more. A
+    /// NAME that ends in `*` is a prefix; the exact name, then the longest prefix, counts. Each
+    /// name once; returned sorted by NAME.
+    pub limits: Limits,
 }
 
 impl Declared {
@@ -267,6 +286,7 @@ impl Declared {
             results: 67_108_864,
             durability,
             dead_ttl: Some(2_592_000_000_000),
+            limits: Limits::default(),
         }
     }
 
@@ -280,15 +300,17 @@ impl Declared {
             max_dead: self.max_dead as usize,
             dedup_window: self.window,
             dead_ttl: self.dead_ttl.unwrap_or(0),
+            limits: self.limits.clone(),
         }
     }
 
     /// The version of a queue's dump that the newest option came with.
-    pub const NEWEST: u8 = 3;
+    pub const NEWEST: u8 = 4;
 
     /// Appends the options that are not in the first version of a dump.
     pub fn dump_added(&self, out: &mut Vec<u8>) {
         number(out, self.dead_ttl.unwrap_or(0));
+        bytes::string(out, &self.limits.bytes());
     }
 
     /// Reads those that a dump of this version has.
@@ -299,6 +321,9 @@ impl Declared {
     ) -> Result<(), Damaged> {
         if version >= 3 {
             self.dead_ttl = Some(from.number("DEAD_TTL")?).filter(|&value| value > 0);
+        }
+        if version >= 4 {
+            self.limits = Limits::restored(from, "LIMITS")?;
         }
         Ok(())
     }
@@ -329,6 +354,7 @@ impl Declared {
             QueueOption::DeadTtl => {
                 self.dead_ttl = Some(from.natural(0, MAX_SPAN, what)?).filter(|&value| value > 0)
             }
+            QueueOption::Limits => self.limits = read_limits(from, what)?,
         }
         Ok(())
     }
@@ -349,6 +375,7 @@ impl Declared {
             QueueOption::Results => self.results.to_string(),
             QueueOption::Durability => self.durability.name().to_owned(),
             QueueOption::DeadTtl => self.dead_ttl.unwrap_or(0).to_string(),
+            QueueOption::Limits => self.limits.text(),
         }
     }
 }

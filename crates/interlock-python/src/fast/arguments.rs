@@ -9,9 +9,9 @@ use crate::runtime::once::Once;
 /// The arguments of a put by their place in [`NAMES`]; null where one was not given.
 pub(in crate::fast) type PutArguments = [*mut PyObject; NAMES.len()];
 
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "payload", "block", "timeout", "keys", "shared", "priority", "delay", "dedup", "barrier",
-    "quiet",
+    "quiet", "limit",
 ];
 pub(in crate::fast) const PAYLOAD: usize = 0;
 pub(in crate::fast) const BLOCK: usize = 1;
@@ -23,6 +23,7 @@ const DELAY: usize = 6;
 const DEDUP: usize = 7;
 const BARRIER: usize = 8;
 const QUIET: usize = 9;
+const LIMIT: usize = 10;
 /// Arguments that may be positional.
 const POSITIONAL: usize = 3;
 
@@ -154,15 +155,16 @@ impl Known {
             && self.options_are_usual(found[SHARED..].try_into().expect("as many as there are"))
     }
 
-    /// Returns whether `shared`, `priority`, `delay`, `dedup`, `barrier` and `quiet` say nothing.
+    /// Returns whether `shared`, `priority`, `delay`, `dedup`, `barrier`, `quiet` and `limit` say nothing.
     #[inline]
-    pub fn options_are_usual(&self, options: &[*mut PyObject; 6]) -> bool {
+    pub fn options_are_usual(&self, options: &[*mut PyObject; 7]) -> bool {
         self.is_unsaid(options[0])
             && self.is_zero(options[PRIORITY - SHARED])
             && self.is_zero(options[DELAY - SHARED])
             && self.is_unsaid(options[DEDUP - SHARED])
             && self.is_no(options[BARRIER - SHARED])
             && self.is_no(options[QUIET - SHARED])
+            && self.is_unsaid(options[LIMIT - SHARED])
     }
 }
 

@@ -17,7 +17,7 @@ use crate::runtime::convert::Truth;
 
 pub(in crate::fast) const PUT_DOC: &std::ffi::CStr =
     c"put($self, payload, block=True, timeout=None, *, keys=None, \
-shared=None, priority=0, delay=0, dedup=None, barrier=False, quiet=False)
+shared=None, priority=0, delay=0, dedup=None, barrier=False, quiet=False, limit=None)
 --
 
 Puts a message and returns its id.
@@ -35,6 +35,8 @@ Args:
         window, nothing is put and its id is returned.
     barrier: runs alone, after all before it and before all after it; names no keys.
     quiet: leave the message out of the debug log.
+    limit: one concurrency limit's name, or several: the message is handed out only while each has
+        room.
 
 Raises:
     Full: there was no room in time.
@@ -111,7 +113,7 @@ pub(in crate::fast) unsafe extern "C" fn put(
                     true => Truth(true),
                     false => Borrowed::from_ptr(py, found[BLOCK]).extract()?,
                 };
-                let [timeout, keys, shared, priority, delay, dedup, barrier, quiet] =
+                let [timeout, keys, shared, priority, delay, dedup, barrier, quiet, limit] =
                     std::array::from_fn(|i| given(TIMEOUT + i));
                 let id = queue._put(
                     py,
@@ -125,6 +127,7 @@ pub(in crate::fast) unsafe extern "C" fn put(
                     dedup.as_ref(),
                     barrier.as_ref(),
                     quiet.as_ref(),
+                    limit.as_ref(),
                 )?;
                 convert::int(py, id).map(Bound::into_ptr)
             })

@@ -1,8 +1,9 @@
 //! The arguments of a put, taken from Python before any lock: user code (an iterator of keys, a
 //! callable of the payload) may run here and nowhere later.
 
-use interlock_core::limits::MAX_KEYS;
+use interlock_core::limits::{MAX_KEYS, MAX_LIMIT_NAMES, MAX_TEXT};
 use interlock_core::queue::scheduler::Put;
+use interlock_core::queue::types::limits::BETWEEN;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -24,6 +25,7 @@ pub struct PutArguments<'a, 'py> {
     pub dedup: Option<&'a Bound<'py, PyAny>>,
     pub barrier: Option<&'a Bound<'py, PyAny>>,
     pub quiet: Option<&'a Bound<'py, PyAny>>,
+    pub limit: Option<&'a Bound<'py, PyAny>>,
 }
 
 /// The same arguments, checked and canonical.
@@ -36,6 +38,7 @@ pub struct Named<'py> {
     barrier: bool,
     quiet: bool,
     size: u64,
+    limit: Vec<u8>,
 }
 
 impl<'py> Named<'py> {
@@ -70,6 +73,7 @@ impl<'py> Named<'py> {
             dedup: dedup(put.dedup, || format!("{call}: dedup"))?,
             barrier,
             quiet: flag(put.quiet, call, "quiet")?,
+            limit: limit_names(put.limit, || format!("{call}: limit"))?,
             size: if queue.bounds.1 > 0 { size(queue, payload, || call.to_owned())? } else { 0 },
         })
     }
@@ -92,6 +96,7 @@ impl<'py> Named<'py> {
             barrier: self.barrier,
             size: self.size,
             quiet: self.quiet,
+            limit: &self.limit,
             ..Put::default()
         }
     }
@@ -148,6 +153,53 @@ pub fn priority(value: Option<&Bound<'_, PyAny>>, call: &str) -> PyResult<i8> {
         Ok(number @ -100..=100) => Ok(number as i8),
         _ => Err(wrong_value(&name(), value, "-100 to 100")),
     }
+}
+
+/// Limit names, joined as the scheduler takes them; empty: none.
+pub fn limit_names(
+    value: Option<&Bound<'_, PyAny>>,
+    name: impl Fn() -> String,
+) -> PyResult<Vec<u8>> {
+    const ALLOWED: &str = "str or an iterable of str";
+    let Some(value) = value else { return Ok(Vec::new()) };
+    let mut names: Vec<String> = Vec::new();
+    let mut add = |one: &Bound<'_, PyAny>| -> PyResult<()> {
+        let Ok(text) = one.cast::<PyString>() else {
+            return Err(wrong_type(&name(), one, ALLOWED));
+        };
+        let text = text.to_cow().map_err(|_| {
+            let error =
+                format!("{} holds a lone surrogate; allowed: what encodes as UTF-8", name());
+            PyValueError::new_err(error)
+        })?;
+        if text.is_empty() || text.as_bytes().contains(&BETWEEN) {
+            return Err(wrong_value(&name(), one, "not empty, and without the character U+001F"));
+        }
+        names.push(text.into_owned());
+        Ok(())
+    };
+    if value.is_instance_of::<PyString>() {
+        add(value)?;
+    } else if value.is_instance_of::<PyBytes>() {
+        return Err(wrong_type(&name(), value, ALLOWED));
+    } else {
+        for one in convert::iterated(value, &name(), ALLOWED)? {
+            add(&one?)?;
+        }
+    }
+    names.sort_unstable();
+    names.dedup();
+    let joined = names.join("\u{1f}").into_bytes();
+    if names.len() > MAX_LIMIT_NAMES || joined.len() > MAX_TEXT {
+        let text = format!(
+            "{} has {} names of {} bytes; allowed: {MAX_LIMIT_NAMES} names, {MAX_TEXT} bytes in all",
+            name(),
+            names.len(),
+            joined.len()
+        );
+        return Err(PyValueError::new_err(text));
+    }
+    Ok(joined)
 }
 
 /// µs.

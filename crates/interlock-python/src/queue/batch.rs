@@ -23,6 +23,7 @@ struct Kept {
     barrier: bool,
     size: u64,
     quiet: bool,
+    limit: Vec<u8>,
 }
 
 /// One put or several, with their payloads until they are in the queue.
@@ -46,6 +47,7 @@ impl Batch {
             barrier: put.barrier,
             size: put.size,
             quiet: put.quiet,
+            limit: put.limit.to_vec(),
         };
         Batch { puts: puts.iter().map(kept).collect(), payloads: Mutex::new(payloads), call }
     }
@@ -75,6 +77,7 @@ impl Batch {
                 barrier: put.barrier,
                 size: put.size,
                 quiet: put.quiet,
+                limit: &put.limit,
                 ..Put::default()
             })
             .collect();

@@ -3,7 +3,7 @@
 use interlock_core::queue::calls::roots::{Root, Roots};
 use interlock_core::queue::schedules::trace::Runner;
 use interlock_core::queue::schedules::trace_text::Schedule;
-use interlock_core::queue::types::{Blocker, Explained, Node, Stats};
+use interlock_core::queue::types::{Blocker, Explained, LimitFull, Node, Stats};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
@@ -17,6 +17,7 @@ pub fn to_python<'py>(py: Python<'py>, explained: &Explained) -> PyResult<Bound<
 fn to_node<'py>(py: Python<'py>, node: &Node) -> PyResult<Bound<'py, PyTuple>> {
     let seconds = |micros: u64| micros as f64 / 1e6;
     let paused: Vec<_> = node.paused.iter().map(|key| PyBytes::new(py, key)).collect();
+    let limits: PyResult<Vec<_>> = node.limits.iter().map(|full| to_full(py, full)).collect();
     let blocked: PyResult<Vec<_>> = node.blocked.iter().map(|b| to_blocker(py, b)).collect();
     (
         node.id,
@@ -28,9 +29,16 @@ fn to_node<'py>(py: Python<'py>, node: &Node) -> PyResult<Bound<'py, PyTuple>> {
         node.lease_left.map(seconds),
         node.due_in.map(seconds),
         PyTuple::new(py, paused)?,
+        PyTuple::new(py, limits?)?,
         PyTuple::new(py, blocked?)?,
     )
         .into_pyobject(py)
+}
+
+fn to_full<'py>(py: Python<'py>, full: &LimitFull) -> PyResult<Bound<'py, PyTuple>> {
+    let holders = PyTuple::new(py, &full.holders)?;
+    let name = PyBytes::new(py, &full.name);
+    (name, full.most, full.leased, full.keeper, holders).into_pyobject(py)
 }
 
 fn to_blocker<'py>(py: Python<'py>, blocker: &Blocker) -> PyResult<Bound<'py, PyTuple>> {

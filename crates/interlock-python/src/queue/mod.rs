@@ -125,6 +125,9 @@ impl Queue {
                 (one.set)(&mut made, value);
             }
         }
+        if let Some(given) = numbers.get_item("limits")? {
+            made.limits = read_limits(&given, "KeyedQueue()")?;
+        }
         let slow_wait = micros(slow_wait, "KeyedQueue(): slow_wait")?.min(LARGEST);
         let watch =
             Watch::new(Limits { depth: warn_depth, lane_depth: warn_lane_depth, slow_wait });
@@ -145,6 +148,14 @@ impl Queue {
             getter: AtomicU64::new(0),
             getters: AtomicU32::new(0),
         })
+    }
+
+    /// Other concurrency limits, from now on.
+    fn _set_limits(&self, py: Python<'_>, limits: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.check_fork(py);
+        let limits = read_limits(limits, "configure()")?;
+        self.core.call(|scheduler, now| scheduler.set_limits(now, limits));
+        Ok(())
     }
 
     /// A manual clock tells the queue when it is moved.
@@ -171,9 +182,11 @@ impl Queue {
         signature = (
             payload, block = Truth(true), timeout = None, *, keys = None, shared = None,
             priority = None, delay = None, dedup = None, barrier = None, quiet = None,
+            limit = None,
         ),
         text_signature = "($self, payload, block=True, timeout=None, *, keys=None, shared=None, \
-                          priority=None, delay=None, dedup=None, barrier=None, quiet=None)"
+                          priority=None, delay=None, dedup=None, barrier=None, quiet=None, \
+                          limit=None)"
     )]
     #[allow(clippy::too_many_arguments)]
     pub fn _put<'py>(
@@ -189,15 +202,16 @@ impl Queue {
         dedup: Option<&Bound<'py, PyAny>>,
         barrier: Option<&Bound<'py, PyAny>>,
         quiet: Option<&Bound<'py, PyAny>>,
+        limit: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<u64> {
-        let put = PutArguments { keys, shared, priority, delay, dedup, barrier, quiet };
+        let put = PutArguments { keys, shared, priority, delay, dedup, barrier, quiet, limit };
         let named = Named::new(self, "put()", payload, &put)?;
         let timeout = wait_time(block, timeout, "put()")?;
         self.put_named(py, payload.clone().unbind(), &named, timeout, |_| ()).map(|put| put.id)
     }
 
     /// The id, and whether the dedup string was known.
-    #[pyo3(signature = (payload, block, timeout, keys, shared, priority, delay, dedup, barrier, quiet))]
+    #[pyo3(signature = (payload, block, timeout, keys, shared, priority, delay, dedup, barrier, quiet, limit))]
     #[allow(clippy::too_many_arguments)]
     fn _put_known<'py>(
         &self,
@@ -212,8 +226,9 @@ impl Queue {
         dedup: Option<&Bound<'py, PyAny>>,
         barrier: Option<&Bound<'py, PyAny>>,
         quiet: Option<&Bound<'py, PyAny>>,
+        limit: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<(u64, bool)> {
-        let put = PutArguments { keys, shared, priority, delay, dedup, barrier, quiet };
+        let put = PutArguments { keys, shared, priority, delay, dedup, barrier, quiet, limit };
         let named = Named::new(self, "put_known()", payload, &put)?;
         let timeout = wait_time(block, timeout, "put_known()")?;
         let put = self.put_named(py, payload.clone().unbind(), &named, timeout, |_| ())?;
@@ -457,4 +472,14 @@ pub fn to_kind(value: Option<&Bound<'_, PyAny>>, call: &str) -> PyResult<Kind> {
             "{call}: kind is {other:?}; allowed: 'any', 'keyed', 'unkeyed'"
         ))),
     }
+}
+
+/// Concurrency limits as text: see `interlock.runtime.concurrency`.
+fn read_limits(
+    text: &Bound<'_, PyAny>,
+    call: &str,
+) -> PyResult<interlock_core::queue::types::limits::Limits> {
+    let text: String = text.extract()?;
+    interlock_core::queue::types::limits::Limits::parse(text.as_bytes())
+        .map_err(|why| PyValueError::new_err(format!("{call}: limits {why}")))
 }

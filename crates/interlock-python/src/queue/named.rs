@@ -10,8 +10,18 @@ use crate::queue::arguments::{Named, PutArguments};
 use crate::queue::named_batch::{BatchArguments, NamedBatch};
 use crate::queue::Queue;
 
-/// Keys, shared keys, priority, seconds of delay, dedup string, whether it is a barrier, and quiet.
-type Names<'py> = (Bound<'py, PyTuple>, Bound<'py, PyTuple>, i8, f64, Option<String>, bool, bool);
+/// Keys, shared keys, priority, seconds of delay, dedup string, whether it is a barrier, and quiet,
+/// limit names, joined.
+type Names<'py> = (
+    Bound<'py, PyTuple>,
+    Bound<'py, PyTuple>,
+    i8,
+    f64,
+    Option<String>,
+    bool,
+    bool,
+    Bound<'py, PyBytes>,
+);
 
 #[pymethods]
 impl Queue {
@@ -44,8 +54,9 @@ impl Queue {
         dedup: Option<&Bound<'py, PyAny>>,
         barrier: Option<&Bound<'py, PyAny>>,
         quiet: Option<&Bound<'py, PyAny>>,
+        limit: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Names<'py>> {
-        let put = PutArguments { keys, shared, priority, delay, dedup, barrier, quiet };
+        let put = PutArguments { keys, shared, priority, delay, dedup, barrier, quiet, limit };
         let named = Named::new(self, call, payload, &put)?;
         let refs = named.refs();
         names(payload.py(), &named.put(&refs))
@@ -65,9 +76,19 @@ impl Queue {
         delay: Option<&Bound<'py, PyAny>>,
         dedup: Option<&Bound<'py, PyAny>>,
         quiet: Option<&Bound<'py, PyAny>>,
+        limit: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Vec<Names<'py>>> {
-        let put =
-            BatchArguments { keys, shared, each_keys, each_shared, priority, delay, dedup, quiet };
+        let put = BatchArguments {
+            keys,
+            shared,
+            each_keys,
+            each_shared,
+            priority,
+            delay,
+            dedup,
+            quiet,
+            limit,
+        };
         let named = NamedBatch::new(self, &payloads, &put)?;
         named.with_puts(|puts| puts.iter().map(|put| names(py, put)).collect())
     }
@@ -76,7 +97,8 @@ impl Queue {
 fn names<'py>(py: Python<'py>, put: &Put<'_>) -> PyResult<Names<'py>> {
     let (keys, shared) = (tuple(py, put.keys)?, tuple(py, put.shared)?);
     let (delay, dedup) = (put.delay as f64 / 1e6, put.dedup.map(str::to_owned));
-    Ok((keys, shared, put.priority, delay, dedup, put.barrier, put.quiet))
+    let limit = PyBytes::new(py, put.limit);
+    Ok((keys, shared, put.priority, delay, dedup, put.barrier, put.quiet, limit))
 }
 
 fn tuple<'py>(py: Python<'py>, keys: &[KeyRef<'_>]) -> PyResult<Bound<'py, PyTuple>> {

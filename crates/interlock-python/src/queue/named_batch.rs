@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::fast;
-use crate::queue::arguments::{called, check_keys, dedup, delay, priority, size};
+use crate::queue::arguments::{called, check_keys, dedup, delay, limit_names, priority, size};
 use crate::queue::Queue;
 use crate::runtime::convert;
 use crate::runtime::convert::{flag, iterated, Argument, Keys, Of};
@@ -31,6 +31,8 @@ pub struct BatchArguments<'a, 'py> {
     /// A callable of each payload.
     pub dedup: Option<&'a Bound<'py, PyAny>>,
     pub quiet: Option<&'a Bound<'py, PyAny>>,
+    /// Names for all, or a callable of each payload.
+    pub limit: Option<&'a Bound<'py, PyAny>>,
 }
 
 /// The same arguments, checked; it owns the objects from which keys are borrowed.
@@ -43,6 +45,8 @@ pub struct NamedBatch<'py> {
     dedup: Option<Vec<Option<Bound<'py, PyString>>>>,
     sizes: Option<Vec<u64>>,
     quiet: bool,
+    /// The limit names of all, or of each.
+    limit: Vec<Vec<u8>>,
 }
 
 /// An argument once its callable was called.
@@ -223,6 +227,7 @@ impl<'py> NamedBatch<'py> {
             dedup: None,
             sizes: None,
             quiet: flag(put.quiet, CALL, "quiet")?,
+            limit: Vec::new(),
         };
         let mut keys = Values::new(put.keys, put.each_keys, payloads, "keys")?;
         if queue.plain && put.names_only_keys() {
@@ -244,6 +249,16 @@ impl<'py> NamedBatch<'py> {
             };
             named.dedup = Some(payloads.iter().enumerate().map(one).collect::<PyResult<_>>()?);
         }
+        named.limit = match put.limit {
+            Some(callable) if callable.is_callable() => {
+                let name = |i: usize| format!("{CALL}: limit(items[{i}])");
+                let one = |(i, payload): (usize, &Bound<'py, PyAny>)| {
+                    limit_names(said(called(callable, payload)?).as_ref(), || name(i))
+                };
+                payloads.iter().enumerate().map(one).collect::<PyResult<_>>()?
+            }
+            same => vec![limit_names(same, || format!("{CALL}: limit"))?],
+        };
         if queue.bounds.1 > 0 {
             let one = |(i, payload): (usize, &Bound<'py, PyAny>)| {
                 size(queue, payload, || format!("{CALL}: items[{i}]"))
@@ -265,6 +280,11 @@ impl<'py> NamedBatch<'py> {
             dedup: self.dedup.as_ref().and_then(|each| each[i].as_ref()?.to_str().ok()),
             size: self.sizes.as_ref().map_or(0, |sizes| sizes[i]),
             quiet: self.quiet,
+            limit: match &self.limit[..] {
+                [] => &[],
+                [same] => same,
+                each => &each[i],
+            },
             ..Put::default()
         };
         call(&(0..self.count).map(put).collect::<Vec<_>>())
@@ -282,7 +302,7 @@ fn part<'a>(keys: &'a [KeyRef<'a>], ends: &[usize], i: usize) -> &'a [KeyRef<'a>
 impl BatchArguments<'_, '_> {
     /// Returns whether no argument except keys was given.
     pub fn names_only_keys(&self) -> bool {
-        let others = [self.shared, self.each_shared, self.dedup, self.quiet];
+        let others = [self.shared, self.each_shared, self.dedup, self.quiet, self.limit];
         others.iter().all(Option::is_none)
             && fast::is_zero(self.priority)
             && fast::is_zero(self.delay)

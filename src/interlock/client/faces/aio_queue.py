@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 
 from interlock.client.faces.aio_lease import AsyncRemoteLease
@@ -16,6 +16,7 @@ from interlock.explanation import Explanation
 from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Put, QueuedMessage, State, Stats
 from interlock.retry import Retry, Seconds
 from interlock.roots import Roots
+from interlock.runtime.concurrency import Names
 from interlock.runtime.limits import MAX_WALKED
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class AsyncRemoteQueue(Generic[T]):
         quiet: bool = False,
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
+        limit: Names | None = None,
     ) -> int:
         """Put a message and return its id; see ``KeyedQueue.put``.
 
@@ -86,6 +88,7 @@ class AsyncRemoteQueue(Generic[T]):
             retry: the message's own retry policy. Default: the queue's.
             result_ttl: seconds for which its result is kept after settlement. Default 0: not at
                 all.
+            limit: a name of a concurrency limit, or several; see ``KeyedQueue.put``.
 
         Raises:
             Full: there was no room in time; or the engine is at its memory limit.
@@ -99,6 +102,7 @@ class AsyncRemoteQueue(Generic[T]):
         done = await self._sessions.put(
             self._handle, "put()", payload, block, timeout,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
+            limit=limit,
         )  # fmt: skip
         return done.id
 
@@ -118,12 +122,14 @@ class AsyncRemoteQueue(Generic[T]):
         quiet: bool = False,
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
+        limit: Names | None = None,
     ) -> Put:
         """Put as ``put``; also return whether the dedup string was known, so nothing was put."""
         block = True  # asyncio
         return await self._sessions.put(
             self._handle, "put_known()", payload, block, timeout,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
+            limit=limit,
         )  # fmt: skip
 
     async def put_nowait(
@@ -139,11 +145,13 @@ class AsyncRemoteQueue(Generic[T]):
         quiet: bool = False,
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
+        limit: Names | None = None,
     ) -> int:
         """Put as ``put``, without waiting for room: raise ``Full`` immediately if it is full."""
         done = await self._sessions.put(
             self._handle, "put_nowait()", payload, False, None,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
+            limit=limit,
         )  # fmt: skip
         return done.id
 
@@ -162,6 +170,7 @@ class AsyncRemoteQueue(Generic[T]):
         quiet: bool = False,
         each_keys: Iterable[Keys | None] | None = None,
         each_shared: Iterable[Keys | None] | None = None,
+        limit: Names | Callable[[T], Names | None] | None = None,
     ) -> list[int]:
         """Put a batch in order, all of it or nothing; see ``KeyedQueue.put_many``.
 
@@ -172,7 +181,7 @@ class AsyncRemoteQueue(Generic[T]):
         block = True  # asyncio
         done = await self._run(
             self._handle, self._handle.put_many, items, block, timeout,
-            keys, shared, priority, delay, dedup, quiet, each_keys, each_shared,
+            keys, shared, priority, delay, dedup, quiet, each_keys, each_shared, limit,
         )  # fmt: skip
         return [put.id for put in done]
 
@@ -324,6 +333,7 @@ class AsyncRemoteQueue(Generic[T]):
         dedup_window: Seconds | None = None,
         durability: Durability | None = None,
         dead_ttl: Seconds | None = None,
+        limits: Mapping[str, int] | None = None,
         # /wire
         retry: Retry | None = None,
     ) -> DeclaredOptions:
@@ -355,6 +365,7 @@ class AsyncRemoteQueue(Generic[T]):
             dedup_window=dedup_window,
             durability=durability,
             dead_ttl=dead_ttl,
+            limits=limits,
             # /wire
             retry=retry,
         )

@@ -24,6 +24,7 @@ from interlock.client.wire.declaration import Declaration
 from interlock.errors import EngineUnavailable, Full, InterlockError, ShutDown
 from interlock.message import Keys, Put
 from interlock.retry import Retry, Seconds, seconds
+from interlock.runtime.concurrency import Names
 from interlock.runtime.limits import MAX_BATCH, MAX_CALL, MAX_PAYLOAD
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class Puts:
         result_ttl: Seconds = 0,
         bounded: bool = False,
         window: float | None = None,
+        limit: Names | None = None,
     ) -> tuple[wire.Message, float | None, bool]:
         """Check a put's arguments, and return those of `put_message`.
 
@@ -106,7 +108,7 @@ class Puts:
         elif result_ttl.__class__ is not int or result_ttl != 0:
             result = seconds(result_ttl, "put(): result_ttl")
         named = self._names._named_put(
-            "put()", payload, keys, shared, priority, delay, dedup, barrier, quiet
+            "put()", payload, keys, shared, priority, delay, dedup, barrier, quiet, limit
         )
         message = self._written(payload, "put()", named, retry, result, window)
         if block and timeout is None:
@@ -190,6 +192,7 @@ class Puts:
         quiet: bool = False,
         each_keys: Iterable[Keys | None] | None = None,
         each_shared: Iterable[Keys | None] | None = None,
+        limit: Names | Callable[[Any], Names | None] | None = None,
     ) -> Request[list[Put]]:
         """Put a batch, all of it or nothing."""
         payloads = list(items)
@@ -198,7 +201,7 @@ class Puts:
                 f"put_many(): {len(payloads)} messages; allowed: up to {MAX_BATCH} in one call"
             )
         each = self._names._named_many(
-            payloads, keys, shared, each_keys, each_shared, priority, delay, dedup, quiet
+            payloads, keys, shared, each_keys, each_shared, priority, delay, dedup, quiet, limit
         )
         messages = [
             self._written(payload, "put_many()", named)
@@ -217,15 +220,17 @@ class Puts:
         self,
         payload: Any,
         call: str,
-        named: tuple[tuple[bytes, ...], tuple[bytes, ...], int, float, str | None, bool, bool],
+        named: tuple[
+            tuple[bytes, ...], tuple[bytes, ...], int, float, str | None, bool, bool, bytes
+        ],
         retry: Retry | None = None,
         result: float = 0,
         window: float | None = None,
     ) -> wire.Message:
-        keys, shared, priority, delay, dedup, barrier, quiet = named
+        keys, shared, priority, delay, dedup, barrier, quiet, limit = named
         options: tuple[Argument, ...] = ()
         # The common case: all as expected, nothing to check.
-        said = priority or delay or dedup is not None or barrier or quiet
+        said = priority or delay or dedup is not None or barrier or quiet or limit
         if said or result or retry is not None:
             options = wire.put_options(
                 priority=priority,
@@ -236,6 +241,7 @@ class Puts:
                 quiet=quiet,
                 result=result,
                 retry=retry,
+                limit=limit,
             )
         try:
             encoded = self.codec.write(payload)

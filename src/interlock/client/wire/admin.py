@@ -20,7 +20,7 @@ from interlock.client.wire.flat_reply import Parts
 from interlock.client.wire.messages import Sleep, first, micros
 from interlock.client.wire.records import Dropped, Letter, NewKeys, Stored, Version
 from interlock.client.wire.worker_directory import Announced, Asked
-from interlock.explanation import Blocker, ExplainNode, Explanation
+from interlock.explanation import Blocker, ExplainNode, Explanation, FullLimit
 from interlock.message import Stats
 from interlock.roots import Found, Roots
 from interlock.runtime.limits import MAX_BATCH, MAX_HISTORY
@@ -460,6 +460,7 @@ def _node(parts: Parts) -> ExplainNode:
     consumer = parts.text()
     held_for, lease_left, due_in = parts.seconds(), parts.seconds(), parts.seconds()
     paused = parts.some(parts.number())
+    limits = tuple(_full(parts) for _ in range(parts.number()))
     blocked = tuple(_blocker(parts) for _ in range(parts.number()))
     return ExplainNode(
         id=id,
@@ -472,7 +473,14 @@ def _node(parts: Parts) -> ExplainNode:
         due_in=due_in,
         paused=paused,
         blocked=blocked,
+        limits=limits,
     )
+
+
+def _full(parts: Parts) -> FullLimit:
+    name, most, leased, keeper = parts.text(), parts.number(), parts.number(), parts.maybe()
+    holders = tuple(int(id) for id in parts.some(parts.number()))
+    return FullLimit(name, most, leased, keeper, holders)
 
 
 def _blocker(parts: Parts) -> Blocker:

@@ -11,6 +11,7 @@ from interlock.client.wire import messages as wire
 from interlock.client.wire.bad_reply import understood
 from interlock.client.wire.functions import OPTIONS, POLICY, DeclaredOptions, Option
 from interlock.retry import Retry, seconds, whole
+from interlock.runtime.concurrency import limits_of, limits_text
 
 if TYPE_CHECKING:
     from interlock.client.connection.call import Engine
@@ -81,6 +82,8 @@ def shown(name: str, value: str) -> Any:
     option = NAMED.get(name)
     if option is None or option.words:
         return value
+    if option.limits:
+        return limits_of(value)
     if option.unbounded and value == "0":
         return None
     if option.micros:
@@ -115,8 +118,10 @@ def flag_of(option: Option) -> str:
 
 def word(value: object) -> str:
     """Return a value of an option in the form of the command line."""
-    if value is None:
+    if value is None or value == {}:
         return "none"
+    if isinstance(value, dict):
+        return ",".join(f"{name}={most}" for name, most in value.items())
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -127,6 +132,8 @@ def _flat(found: Mapping[Any, Argument]) -> tuple[Argument, ...]:
 def _checked(call: str, option: Option, value: Any) -> Argument:
     """Return the value of an option in the form of the wire."""
     argument = option.argument
+    if option.limits:
+        return limits_text(value, call.removesuffix(":"))
     if option.micros:
         return wire.micros(seconds(value, f"{call}: {argument}"))
     if option.words:

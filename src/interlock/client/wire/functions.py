@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypedDict
 
 from interlock.retry import Retry, Seconds
@@ -19,6 +20,8 @@ class Option(NamedTuple):
     """The argument is in seconds."""
     unbounded: bool = False
     """None is allowed, and means 0."""
+    limits: bool = False
+    """A mapping of names to numbers."""
 
 
 OPTIONS = (
@@ -28,6 +31,7 @@ OPTIONS = (
     Option("WINDOW", "dedup_window", 1_000_000_000_000_000, micros=True),
     Option("DURABILITY", "durability", words=("always", "everysec", "none", "server")),
     Option("DEAD_TTL", "dead_ttl", 1_000_000_000_000_000, micros=True, unbounded=True),
+    Option("LIMITS", "limits", limits=True),
 )
 """Options other than the retry policy."""
 
@@ -97,4 +101,5 @@ class DeclaredOptions(TypedDict, total=False):
     dedup_window: Seconds
     durability: Durability
     dead_ttl: Seconds | None
+    limits: Mapping[str, int]
     retry: Retry

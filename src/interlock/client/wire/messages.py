@@ -128,6 +128,7 @@ def put_options(
     result: float = 0,
     quiet: bool = False,
     retry: Retry | None = None,
+    limit: bytes = b"",
 ) -> tuple[Argument, ...]:
     """Return the names and values of a put; defaults are left out."""
     found: list[Argument] = []
@@ -145,6 +146,8 @@ def put_options(
         found += ["RESULT", micros(result)]
     if quiet:
         found += ["QUIET", 1]
+    if limit:
+        found += ["LIMIT", limit]
     if retry is not None:
         found += policy(retry)
     return tuple(found)

@@ -91,41 +91,51 @@ impl<P> Scheduler<P> {
         Some(Handed { token, deadline, keys: left.taken, is_cut: left.bytes == 0 })
     }
 
-    /// Removes the first ready message, if there is room for its keys or it is the first of its call. Paused
-    /// messages are set aside, up to a call's limit; any beyond it are still counted in `ready`.
+    /// Removes the first ready message, if there is room for its keys or it is the first of its call. Messages that
+    /// are paused or have no room are set aside, up to a call's limit; any beyond it are still counted in `ready`.
     fn pick(&mut self, kind: Kind, room: &mut Room, first: bool) -> Option<u32> {
         if self.pauses.of_queue() {
             return None;
         }
         loop {
-            let (keyed, ticket) = self.choose(kind)?;
-            let edges = self.records[ticket.message].first_edge;
+            let candidate = self.candidate(kind)?;
+            let at = candidate.ticket.message;
+            if self.waits_on(candidate) {
+                continue;
+            }
+            let edges = self.records[at].first_edge;
             let paused = match self.lanes.paused() {
                 0 => None,
                 _ => self.lanes.paused_lane(edges),
             };
-            if paused.is_none() {
-                if !first && self.records.suspect(ticket.message) > 0 {
-                    return None;
-                }
-                let count = self.lanes.edges_of(edges).count();
-                if count > room.keys && !first {
-                    return None;
-                }
-                room.keys = room.keys.saturating_sub(count);
-                room.taken += count;
-            }
-            if paused.is_some() {
+            let has_room = self.has_room(at);
+            if paused.is_some() || !has_room {
                 if room.parks == 0 {
                     return None;
                 }
-                room.parks -= 1;
+                let moved = match paused {
+                    Some(lane) => {
+                        self.take(candidate);
+                        self.park(candidate.ticket, lane);
+                        true
+                    }
+                    None => self.refuse(candidate),
+                };
+                room.parks -= u32::from(moved);
+                continue;
             }
-            self.ready.pop(keyed, ticket);
-            match paused {
-                Some(lane) => self.park(ticket, lane),
-                None => return Some(ticket.message),
+            if !first && self.records.suspect(at) > 0 {
+                return None;
             }
+            let count = self.lanes.edges_of(edges).count();
+            if count > room.keys && !first {
+                return None;
+            }
+            room.keys = room.keys.saturating_sub(count);
+            room.taken += count;
+            self.take(candidate);
+            self.take_slots(at);
+            return Some(at);
         }
     }
 
@@ -161,7 +171,7 @@ impl<P> Scheduler<P> {
     #[inline]
     pub fn ack_held(&mut self, token: u64, id: u64, budget: &mut Budget) -> Option<Option<P>> {
         let (at, place) = self.held_at(token, id)?;
-        self.leases.end(place);
+        self.end_lease(place);
         self.counts.note(Happened::Acked);
         self.note(Change::Ack, at, token);
         Some(self.settle(at, budget))
@@ -191,7 +201,7 @@ impl<P> Scheduler<P> {
             for (_, place) in out.into_iter().take(left as usize) {
                 left -= 1;
                 let told = self.leases.told(place);
-                let lease = self.leases.end(place);
+                let lease = self.end_lease(place);
                 self.ran_out(&lease, told, budget);
             }
         }

@@ -114,6 +114,7 @@ impl<P> Scheduler<P> {
             put_at: self.numbers.time_of(id),
             // Its age counts from here on at the latest, whatever the clock there said.
             died_at: died_at.min(self.now),
+            limit: put.limit.to_vec(),
             payload,
         });
         id

@@ -6,7 +6,7 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::queue::parts::slab::NONE;
 use crate::queue::scheduler::Scheduler;
-use crate::queue::types::message::{BARRIER, GATED};
+use crate::queue::types::message::{BARRIER, BEHIND_BARRIER};
 use crate::queue::types::State;
 
 type Hasher = std::hash::RandomState;
@@ -128,7 +128,7 @@ impl<P> Scheduler<P> {
                 return search.add(target, at);
             }
         }
-        if message.flags & GATED != 0 {
+        if message.flags & BEHIND_BARRIER != 0 {
             if let Some(barrier) = self.barriers.last_before(sequence) {
                 search.add(barrier.message, at);
             }

@@ -109,7 +109,7 @@ impl<P> Scheduler<P> {
         let now = self.now;
         let due = |due: Option<&Due>| due.filter(|due| due.at <= now).copied();
         if let Some(place) = self.leases.next_expired(now) {
-            let lease = self.leases.end(place);
+            let lease = self.end_lease(place);
             self.ran_out(&lease, Told::Assumed, budget);
         } else if let Some(due) = due(self.backoffs.first()) {
             self.end_backoff(due.owner);

@@ -131,7 +131,7 @@ impl<P> Scheduler<P> {
         budget: &mut Budget,
     ) -> Result<Failed, LeaseLost> {
         let at = self.leased(handle)?;
-        self.leases.end(handle.place);
+        self.end_lease(handle.place);
         self.feed.ended = handle.token;
         Ok(self.fail(at, Failure::Nack { delay, error }, budget))
     }
@@ -143,7 +143,7 @@ impl<P> Scheduler<P> {
         budget: &mut Budget,
     ) -> Result<Failed, LeaseLost> {
         let at = self.leased(handle)?;
-        self.leases.end(handle.place);
+        self.end_lease(handle.place);
         self.feed.ended = handle.token;
         self.note_error(at, reason);
         Ok(self.give_up(at, Then::Dead, reason, budget))
@@ -156,7 +156,7 @@ impl<P> Scheduler<P> {
         budget: &mut Budget,
     ) -> Result<Failed, LeaseLost> {
         let at = self.leased(handle)?;
-        self.leases.end(handle.place);
+        self.end_lease(handle.place);
         self.feed.ended = handle.token;
         self.note_error(at, error);
         let then = self.retry_of(at).then;
@@ -171,7 +171,7 @@ impl<P> Scheduler<P> {
         budget: &mut Budget,
     ) -> Result<Option<P>, LeaseLost> {
         let at = self.leased(handle)?;
-        self.leases.end(handle.place);
+        self.end_lease(handle.place);
         self.feed.ended = handle.token;
         self.note_failure(Change::MessageExpired, at, reason);
         self.counts.note(Happened::MessageExpired);
@@ -180,7 +180,7 @@ impl<P> Scheduler<P> {
 
     pub fn release_within(&mut self, handle: Handle) -> Result<(), LeaseLost> {
         let at = self.leased(handle)?;
-        self.leases.end(handle.place);
+        self.end_lease(handle.place);
         self.counts.note(Happened::Released);
         self.note(Change::Release, at, handle.token);
         self.make_ready(at);
@@ -190,7 +190,7 @@ impl<P> Scheduler<P> {
     /// The handler cannot start now: same place, same attempt, `delay` µs later.
     pub fn defer_within(&mut self, handle: Handle, delay: u64) -> Result<(), LeaseLost> {
         let at = self.leased(handle)?;
-        self.leases.end(handle.place);
+        self.end_lease(handle.place);
         self.counts.note(Happened::Released);
         self.note(Change::Defer, at, handle.token);
         match delay {
@@ -276,6 +276,7 @@ impl<P> Scheduler<P> {
     pub fn redeclare(&mut self, options: Options) {
         self.dead.set_bounds(options.max_dead, options.dead_ttl);
         self.dedup.set_window(options.dedup_window);
+        self.gate.declare(&options.limits);
         self.options = options;
         self.earliest_due = 0;
     }

@@ -8,7 +8,7 @@ use crate::limits::{MAX_NAMED, MAX_NAMED_BYTES};
 use crate::queue::parts::slab::NONE;
 use crate::queue::scheduler::Scheduler;
 use crate::queue::schedules::trace::Call;
-use crate::queue::types::message::{BARRIER, GATED};
+use crate::queue::types::message::{BARRIER, BEHIND_BARRIER, LIMITED};
 use crate::queue::types::{Blocker, Explained, Node, State, Time};
 
 /// Edges, leases and ids looked at in all, beyond the messages that are named: with a million pending,
@@ -183,6 +183,12 @@ impl<P> Scheduler<P> {
                 .map(|deadline| deadline.saturating_sub(now)),
             due_in: due.map(|due| due.saturating_sub(now)),
             paused,
+            limits: match message.state {
+                Some(State::Ready) if message.flags & LIMITED != 0 => {
+                    self.full_names(at, |holders| self.name_all(holders, walk))
+                }
+                _ => Vec::new(),
+            },
             blocked: match message.state {
                 Some(State::Waiting) => self.blockers(at, walk),
                 _ => Vec::new(),
@@ -196,7 +202,7 @@ impl<P> Scheduler<P> {
             return vec![self.before_barrier(at, walk)];
         }
         let mut blocked = Vec::new();
-        if message.flags & GATED != 0 {
+        if message.flags & BEHIND_BARRIER != 0 {
             let ahead = self.barriers.before(self.records.sequence(at));
             if let Some(first) = self.barriers.iter().next().filter(|_| ahead > 0) {
                 let holders = self.name_all([first.message].into_iter(), walk);

@@ -19,6 +19,7 @@ impl<P> Scheduler<P> {
             + self.numbers.bytes()
             + self.backoffs.bytes()
             + self.delays.bytes()
+            + self.gate.bytes()
     }
 
     /// Bytes of what is kept beside the messages: errors, dedup strings, dead letters without their

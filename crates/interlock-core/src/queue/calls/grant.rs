@@ -51,6 +51,9 @@ impl<P> Scheduler<P> {
             return None;
         }
         let at = loop {
+            if !self.gate.is_idle() {
+                break self.take_with_room(kind)?;
+            }
             let records = &self.records;
             let ticket = self.ready.take(kind, |ticket| records.is_ready(ticket))?;
             if self.lanes.paused() > 0 {
@@ -95,6 +98,6 @@ impl<P> Scheduler<P> {
         if self.pauses.of_queue() {
             return 0;
         }
-        self.ready.len(kind)
+        self.ready.len(kind) + self.gate.offers(kind)
     }
 }

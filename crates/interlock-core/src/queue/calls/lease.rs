@@ -87,6 +87,7 @@ impl<P> Scheduler<P> {
             self.note_handled(handle);
         }
         let at = self.leases.end_standing(handle, self.now).ok_or(LeaseLost)?;
+        self.free_slots(at);
         self.counts.note(Happened::Acked);
         Ok(self.settle_showing(at, &mut budget, show))
     }
@@ -103,7 +104,7 @@ impl<P> Scheduler<P> {
         let mut budget =
             self.begin(now, || Call::Nack { token: handle.token, delay, error: error.to_owned() });
         let at = self.leased(handle)?;
-        self.leases.end(handle.place);
+        self.end_lease(handle.place);
         Ok(self.fail(at, Failure::Nack { delay, error }, &mut budget))
     }
 
@@ -112,7 +113,7 @@ impl<P> Scheduler<P> {
         let mut budget =
             self.begin(now, || Call::Reject { token: handle.token, reason: reason.to_owned() });
         let at = self.leased(handle)?;
-        self.leases.end(handle.place);
+        self.end_lease(handle.place);
         self.note_error(at, reason);
         Ok(self.give_up(at, Then::Dead, reason, &mut budget))
     }
@@ -129,7 +130,7 @@ impl<P> Scheduler<P> {
     pub fn release(&mut self, now: Time, handle: Handle) -> Result<(), LeaseLost> {
         self.begin(now, || Call::Release { token: handle.token });
         let at = self.leased(handle)?;
-        self.leases.end(handle.place);
+        self.end_lease(handle.place);
         self.counts.note(Happened::Released);
         self.make_ready(at);
         Ok(())
@@ -272,6 +273,7 @@ impl<P> Scheduler<P> {
             size,
             put_at: self.numbers.time_of(id),
             died_at: self.now,
+            limit: self.gate.names_of(at),
             payload: (),
         };
         let payload = self.settle(at, budget).expect("an unsettled message has its payload");
@@ -306,6 +308,7 @@ impl Dead<()> {
             size,
             put_at,
             died_at,
+            limit,
             ..
         } = self;
         Dead {
@@ -320,6 +323,7 @@ impl Dead<()> {
             size,
             put_at,
             died_at,
+            limit,
             payload,
         }
     }

@@ -6,6 +6,7 @@
 //! | `settle` | settling, and what it makes ready |
 //! | `batch`, `engine`, `read` | leases of many messages, and the other calls of an engine for several processes |
 //! | `many` | many messages under one lock |
+//! | `limits` | leasing where messages carry limit names |
 //! | `lease` | calls by the holder of a lease: ack, nack, reject, release, extend |
 //! | `operate` | calls by an operator: cancel, revoke, retry, skip, bury, requeue, pause |
 //! | `due` | applying what falls due |
@@ -25,6 +26,7 @@ mod explain;
 mod footprint;
 mod grant;
 pub mod lease;
+mod limits;
 mod look_up;
 mod many;
 pub mod operate;

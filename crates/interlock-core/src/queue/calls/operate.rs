@@ -31,7 +31,7 @@ use crate::queue::parts::feed::Change;
 use crate::queue::parts::ready::Ticket;
 use crate::queue::scheduler::{Budget, NoRoom, Put, Scheduler};
 use crate::queue::schedules::trace::Call;
-use crate::queue::types::message::{KEYED, PARKED};
+use crate::queue::types::message::{KEYED, LIMITED, PAUSED, REFUSED};
 use crate::queue::types::{Hot, Kind, RevokeThen, State, Stats, Then, Time};
 
 /// A message that was cancelled, with all that is known of it.
@@ -72,7 +72,7 @@ impl<P> Scheduler<P> {
         self.counts.note(Happened::Cancelled);
         self.forget_name(at);
         let payload = self.settle(at, budget);
-        if state == State::Ready && flags & PARKED == 0 {
+        if state == State::Ready && flags & (PAUSED | REFUSED) == 0 {
             let records = &self.records;
             self.ready.cancelled(flags & KEYED != 0, |ticket| records.is_ready(ticket));
         }
@@ -126,7 +126,7 @@ impl<P> Scheduler<P> {
         if self.records[at].state != Some(State::Leased) {
             return None;
         }
-        let lease = self.leases.end(self.records[at].hold);
+        let lease = self.end_lease(self.records[at].hold);
         self.feed.ended = lease.token;
         self.counts.note(Happened::Revoked);
         match then {
@@ -221,6 +221,7 @@ impl<P> Scheduler<P> {
             size: dead.size,
             quiet: dead.quiet,
             retry: dead.retry.as_ref(),
+            limit: &dead.limit,
             ..Put::default()
         };
         self.counts.note(Happened::Requeued);
@@ -255,7 +256,13 @@ impl<P> Scheduler<P> {
         self.begin(now, || Call::Pause { key: key.map(|key| key.bytes.to_vec()) });
         match key {
             None => !self.pauses.set_queue(true),
-            Some(key) => self.lanes.set_paused(key, true).is_some(),
+            Some(key) => {
+                let paused = self.lanes.set_paused(key, true).is_some();
+                if paused && !self.gate.is_idle() {
+                    self.release_keepers();
+                }
+                paused
+            }
         }
     }
 
@@ -283,9 +290,13 @@ impl<P> Scheduler<P> {
     /// Sets a ready message aside, for a key of it is paused.
     #[cold]
     pub(in crate::queue) fn park(&mut self, ticket: Ticket, lane: u32) {
-        self.records.set_parked(ticket.message, true);
+        self.records.set_paused(ticket.message, true);
+        if self.records[ticket.message].flags & LIMITED != 0 {
+            self.records.set_refused(ticket.message, false);
+            self.gate.pause(ticket.message);
+        }
         let (depth, records) = (self.lanes.lane(lane).depth as usize, &self.records);
-        self.pauses.park(ticket, lane, depth, |ticket| records.is_parked(ticket));
+        self.pauses.park(ticket, lane, depth, |ticket| records.is_paused(ticket));
     }
 
     pub(in crate::queue) fn unpark(&mut self, budget: &mut Budget) {
@@ -294,8 +305,8 @@ impl<P> Scheduler<P> {
                 return;
             };
             budget.steps -= 1;
-            if self.records.is_parked(&ticket) {
-                self.records.set_parked(ticket.message, false);
+            if self.records.is_paused(&ticket) {
+                self.records.set_paused(ticket.message, false);
                 let keyed = self.records[ticket.message].flags & KEYED != 0;
                 self.ready.push(keyed, ticket, false);
             }
@@ -334,9 +345,10 @@ impl<P> Scheduler<P> {
         stats.leased = self.leases.len() as u64;
         stats.backing_off = self.backoffs.len() as u64;
         stats.dead = self.dead.len() as u64;
+        stats.limited = self.gate.waiting();
         stats.ready = match self.pauses.of_queue() {
             true => 0,
-            false => self.ready.len(Kind::Any) as u64 - self.paused_ready(),
+            false => self.ready.len(Kind::Any) as u64 + stats.limited - self.paused_ready(),
         };
         let elsewhere = stats.delayed + stats.leased + stats.backing_off + stats.held + stats.ready;
         stats.waiting = stats.unsettled - elsewhere;
@@ -356,7 +368,7 @@ impl<P> Scheduler<P> {
             found.extend(granted.take(left).map(|edge| edge.message).filter(|&at| {
                 left -= 1;
                 let message = &self.records[at];
-                message.state == Some(State::Ready) && message.flags & PARKED == 0
+                message.state == Some(State::Ready) && message.flags & PAUSED == 0
             }));
         }
         found.len() as u64

@@ -5,7 +5,7 @@ use crate::queue::parts::dead::Dead;
 use crate::queue::parts::lane::KeysOf;
 use crate::queue::parts::slab::NONE;
 use crate::queue::scheduler::{Grant, Scheduler};
-use crate::queue::types::message::{BARRIER, PARKED, QUIET};
+use crate::queue::types::message::{BARRIER, PAUSED, QUIET};
 use crate::queue::types::{Explained, RetryPart, State, Time};
 
 /// An unsettled message, with all that is known of it.
@@ -83,8 +83,13 @@ impl<P> Scheduler<P> {
     fn is_paused(&self, at: u32) -> bool {
         let message = &self.records[at];
         self.pauses.of_queue()
-            || message.flags & PARKED != 0
+            || message.flags & PAUSED != 0
             || (self.lanes.paused() > 0 && self.lanes.paused_lane(message.first_edge).is_some())
+    }
+
+    /// The limit names of a message that was seen, joined; empty: it has none.
+    pub fn limit_names(&self, seen: &Seen<'_, P>) -> Vec<u8> {
+        self.gate.names_of(seen.at)
     }
 
     /// The keys of a message that was seen, exclusive ones first, each once.

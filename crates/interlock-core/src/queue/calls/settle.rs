@@ -1,10 +1,11 @@
 //! Settlement: a message leaves its lanes, and what it held up is readied (clauses 3, 14, 21).
 
 use crate::key::Key;
+use crate::queue::parts::leases::Lease;
 use crate::queue::parts::ready::Ticket;
 use crate::queue::parts::records::Removed;
 use crate::queue::scheduler::{Budget, Scheduler};
-use crate::queue::types::message::{Message, BARRIER, GATED, KEYED};
+use crate::queue::types::message::{Message, BARRIER, BEHIND_BARRIER, KEYED, LIMITED};
 use crate::queue::types::State;
 
 impl<P> Scheduler<P> {
@@ -24,6 +25,9 @@ impl<P> Scheduler<P> {
         show: impl FnMut(&Key, bool),
     ) -> Option<P> {
         let removed = self.records.remove(at);
+        if removed.flags & LIMITED != 0 {
+            self.gate.leave(at);
+        }
         let mut sequence = removed.id;
         if let Some(extra) = self.records.take_extra(&removed) {
             if extra.sequence > 0 {
@@ -65,6 +69,22 @@ impl<P> Scheduler<P> {
         payload
     }
 
+    /// Ends a lease: what it held of limits is free.
+    #[inline(always)]
+    pub(in crate::queue) fn end_lease(&mut self, place: u32) -> Lease {
+        let lease = self.leases.end(place);
+        self.free_slots(lease.message);
+        lease
+    }
+
+    /// Frees what a message whose lease ended held of limits.
+    #[inline(always)]
+    pub(in crate::queue) fn free_slots(&mut self, at: u32) {
+        if !self.gate.is_idle() && self.records[at].flags & LIMITED != 0 {
+            self.gate.end_lease(at);
+        }
+    }
+
     pub(in crate::queue) fn open_gates(&mut self, budget: &mut Budget) {
         self.earliest_due = 0;
         while budget.steps > 0 {
@@ -76,7 +96,7 @@ impl<P> Scheduler<P> {
                 continue;
             };
             // It may have been cancelled, and its slot reused.
-            if message.id == id && message.flags & GATED != 0 {
+            if message.id == id && message.flags & BEHIND_BARRIER != 0 {
                 self.records.open_gate(at);
                 self.unblock(at, budget);
             }

@@ -36,6 +36,8 @@ pub struct Dead<P> {
     pub size: u64,
     pub put_at: Time,
     pub died_at: Time,
+    /// Its limit names, joined.
+    pub limit: Vec<u8>,
     pub payload: P,
 }
 
@@ -100,7 +102,7 @@ impl<P> DeadLetters<P> {
     pub fn push(&mut self, dead: Dead<P>) {
         self.order_of.insert(dead.id, self.next);
         self.by_key.extend(dead.keys.iter().map(|(key, _)| (key.clone(), self.next)));
-        self.bytes += dead.error.len();
+        self.bytes += dead.error.len() + dead.limit.len();
         self.letters.insert(self.next, dead);
         self.next += 1;
         if self.mark.is_none() {
@@ -273,6 +275,7 @@ mod tests {
             quiet: false,
             size: 0,
             put_at: 1,
+            limit: Vec::new(),
             died_at: 1,
             payload: id,
         }

@@ -7,6 +7,7 @@
 //! | `leases`, `batches` | current leases |
 //! | `lane`, `barrier` | which message is in front of which |
 //! | `ready`, `pauses` | messages that can be leased, and messages set aside |
+//! | `gate` | concurrency limits, and messages that wait for room in one |
 //! | `delays` | messages that wait for their time |
 //! | `numbers` | ids and sequences, and their times |
 //! | `counts` | counts of messages and events |
@@ -20,6 +21,7 @@ pub mod dead;
 pub(super) mod dedup;
 pub(super) mod delays;
 pub mod feed;
+pub(super) mod gate;
 mod index;
 pub(super) mod lane;
 pub(super) mod leases;

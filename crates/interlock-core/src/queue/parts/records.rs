@@ -7,7 +7,9 @@ use std::sync::Arc;
 use crate::queue::parts::index::Index as Places;
 use crate::queue::parts::ready::Ticket;
 use crate::queue::parts::slab::{Slab, NONE};
-use crate::queue::types::message::{Extra, Failing, Message, GATED, PARKED, SILENT, TOKEN};
+use crate::queue::types::message::{
+    Extra, Failing, Message, BEHIND_BARRIER, PAUSED, REFUSED, SILENT, TOKEN,
+};
 use crate::queue::types::{RetryPart, State};
 
 /// The messages. Callers read a message by its slot, and change it by the methods here.
@@ -269,13 +271,13 @@ impl<P> Records<P> {
     }
 
     pub fn open_gate(&mut self, at: u32) {
-        self.messages[at].flags &= !GATED;
+        self.messages[at].flags &= !BEHIND_BARRIER;
     }
 
     /// Notes whether it is ready but set aside, because a key of it is paused.
-    pub fn set_parked(&mut self, at: u32, parked: bool) {
+    pub fn set_paused(&mut self, at: u32, paused: bool) {
         let message = &mut self.messages[at];
-        message.flags = if parked { message.flags | PARKED } else { message.flags & !PARKED };
+        message.flags = if paused { message.flags | PAUSED } else { message.flags & !PAUSED };
     }
 
     pub fn set_priority(&mut self, at: u32, priority: i8) {
@@ -377,15 +379,21 @@ impl<P> Records<P> {
     }
 
     /// Returns whether the ticket's slot still has that message, ready but set aside.
-    pub fn is_parked(&self, ticket: &Ticket) -> bool {
-        self.stands_for(ticket, PARKED)
+    pub fn is_paused(&self, ticket: &Ticket) -> bool {
+        self.stands_for(ticket, PAUSED)
+    }
+
+    /// Notes whether it is ready but set aside, because a limit of it is reached.
+    pub fn set_refused(&mut self, at: u32, refused: bool) {
+        let message = &mut self.messages[at];
+        message.flags = if refused { message.flags | REFUSED } else { message.flags & !REFUSED };
     }
 
     #[inline]
-    fn stands_for(&self, ticket: &Ticket, parked: u8) -> bool {
+    fn stands_for(&self, ticket: &Ticket, aside: u8) -> bool {
         self.messages.get(ticket.message).is_some_and(|message| {
             message.state == Some(State::Ready)
-                && message.flags & PARKED == parked
+                && message.flags & (PAUSED | REFUSED) == aside
                 && self.sequence_of(message) == ticket.sequence
         })
     }

@@ -27,14 +27,18 @@ use crate::queue::parts::dead::Dead;
 use crate::queue::parts::slab::NONE;
 use crate::queue::scheduler::Scheduler;
 use crate::queue::schedules::bytes::{number, option, string};
-use crate::queue::types::message::{Extra, Message, BARRIER, GATED, KEYED, PARKED, QUIET};
+use crate::queue::types::message::{
+    Extra, Message, BARRIER, BEHIND_BARRIER, KEYED, LIMITED, PAUSED, QUIET, REFUSED,
+};
 use crate::queue::types::options::{NEWEST, NUMBERS};
 use crate::queue::types::{Options, Retry, RetryPart, State, Stats, Then};
 
 /// The first byte of a dump. A change of the form takes the next number, and `restore` continues to
 /// read the older ones; `wire/options.toml` says which one a new option came with.
 pub(in crate::queue) const VERSION: u8 = if NEWEST > FORM { NEWEST } else { FORM };
-const FORM: u8 = 3;
+const FORM: u8 = 4;
+/// The last one without concurrency limits.
+pub(in crate::queue) const BEFORE_LIMITS: u8 = 3;
 /// The last one without the mark of dead letters.
 pub(in crate::queue) const BEFORE_MARK: u8 = 2;
 /// The oldest that can be read, and how many counts it has.
@@ -61,7 +65,8 @@ pub(in crate::queue) const LANE_UNFINISHED: u8 = 2;
 pub(in crate::queue) const EDGE_SHARED: u64 = 1;
 pub(in crate::queue) const EDGE_GRANTED: u64 = 2;
 
-pub(in crate::queue) const FLAGS: u8 = KEYED | BARRIER | GATED | PARKED | QUIET;
+pub(in crate::queue) const FLAGS: u8 =
+    KEYED | BARRIER | BEHIND_BARRIER | PAUSED | QUIET | LIMITED | REFUSED;
 
 impl<P> Scheduler<P> {
     /// Appends the queue to `out`; `payload` appends one payload, which need not say how long it is.
@@ -177,6 +182,12 @@ impl<P> Scheduler<P> {
             None => number(out, 0),
             Some(extra) => self.dump_extra(out, extra),
         }
+        if message.flags & LIMITED != 0 {
+            string(out, &self.gate.names_of(at));
+            let (waits_for, passed, keeps, slots) = self.gate.state_of(at);
+            number(out, waits_for);
+            out.extend_from_slice(&[passed, u8::from(keeps), slots]);
+        }
     }
 
     /// Leases of many messages, each with the ids of those that are still out, in order.
@@ -278,6 +289,7 @@ fn write_options(out: &mut Vec<u8>, options: &Options) {
     for one in &NUMBERS {
         number(out, (one.get)(options));
     }
+    string(out, &options.limits.bytes());
 }
 
 fn write_retry(out: &mut Vec<u8>, retry: &Retry) {
@@ -323,6 +335,7 @@ pub(in crate::queue) fn kept_stats(stats: &mut Stats) -> [&mut u64; 17] {
         backing_off: _,
         held,
         dead: _,
+        limited: _,
         puts,
         leases,
         acks,
@@ -376,6 +389,7 @@ fn write_dead<P>(out: &mut Vec<u8>, dead: &Dead<P>) {
     }
     out.push(u8::from(retry.is_some()));
     retry.iter().for_each(|retry| write_retry_part(out, retry));
+    string(out, &dead.limit);
 }
 
 pub(in crate::queue) const STATES: [State; 6] =

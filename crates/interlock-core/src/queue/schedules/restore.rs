@@ -14,11 +14,12 @@ use crate::queue::parts::slab::NONE;
 use crate::queue::scheduler::{Handle, Scheduler};
 use crate::queue::schedules::bytes::{Damaged, Reader};
 use crate::queue::schedules::dump::{
-    kept_stats, ATTEMPT, BEFORE_MARK, DEDUP, EDGE_GRANTED, EDGE_SHARED, ERROR, FIRST_COUNTS,
-    FIRST_VERSION, FLAGS, LANE_PAUSED, LANE_UNFINISHED, LEASE_OF_BATCH, LEASE_TIMED, RETRY,
-    SEQUENCE, SIZE, STATES, SUSPECT, VERSION, WINDOW,
+    kept_stats, ATTEMPT, BEFORE_LIMITS, BEFORE_MARK, DEDUP, EDGE_GRANTED, EDGE_SHARED, ERROR,
+    FIRST_COUNTS, FIRST_VERSION, FLAGS, LANE_PAUSED, LANE_UNFINISHED, LEASE_OF_BATCH, LEASE_TIMED,
+    RETRY, SEQUENCE, SIZE, STATES, SUSPECT, VERSION, WINDOW,
 };
-use crate::queue::types::message::{Message, BARRIER, KEYED, PARKED};
+use crate::queue::types::limits::{names_of, Limits};
+use crate::queue::types::message::{Message, BARRIER, KEYED, LIMITED, PAUSED, REFUSED};
 use crate::queue::types::options::NUMBERS;
 use crate::queue::types::{Options, Retry, RetryPart, State, Stats, Then};
 
@@ -28,6 +29,8 @@ struct Placed<'a> {
     at: u32,
     edges: Reader<'a>,
     count: u16,
+    /// Its wait for a limit: see `Gate::state_of`.
+    waits: (u64, u8, bool, u8),
 }
 
 impl<P> Scheduler<P> {
@@ -75,6 +78,7 @@ impl<P> Scheduler<P> {
         for message in &mut placed {
             s.restore_place(message, &lanes)?;
         }
+        s.gate.restored();
         s.restore_batches(&mut reader, version)?;
         s.restore_barriers(&mut reader)?;
         for _ in 0..reader.number("count of late messages")? {
@@ -86,7 +90,7 @@ impl<P> Scheduler<P> {
         s.restore_pauses(&mut reader, &lanes, &placed)?;
         s.restore_dedup(&mut reader)?;
         for _ in 0..reader.number("count of dead letters")? {
-            let dead = read_dead(&mut reader)?;
+            let dead = read_dead(&mut reader, version)?;
             let payload = read_payload(&mut reader, &mut payload)?;
             s.dead.push(dead.with(payload));
         }
@@ -196,8 +200,22 @@ impl<P> Scheduler<P> {
             }
         }
         self.restore_extra(reader, at)?;
+        let mut waits = (0, 0, false, 0);
+        if flags & LIMITED != 0 {
+            let names = reader.string("limit names")?;
+            if names_of(names).is_none() {
+                return reader.damaged("limit names");
+            }
+            self.gate.enter(at, names);
+            waits = (
+                reader.number("limit that a message waits for")?,
+                reader.byte("count of refusals")?,
+                reader.byte("keeper")? != 0,
+                reader.byte("count of kept slots")?,
+            );
+        }
         if let Some((edges, count)) = here {
-            placed.push(Placed { sequence: self.records.sequence(at), at, edges, count });
+            placed.push(Placed { sequence: self.records.sequence(at), at, edges, count, waits });
         }
         self.records.set_payload(at, read_payload(reader, payload)?);
         match state {
@@ -211,6 +229,9 @@ impl<P> Scheduler<P> {
             }
             let place = self.leases.restore((token, deadline), at, consumer, since);
             self.records.set_leased(at, place);
+            if flags & LIMITED != 0 {
+                self.gate.restore_leased(at);
+            }
             if marks & LEASE_TIMED != 0 {
                 self.leases.set_deadline(place, id, deadline);
             }
@@ -275,10 +296,14 @@ impl<P> Scheduler<P> {
         }
         self.records.set_first_edge(at, chain.first);
         let message = &self.records[at];
-        if message.state == Some(State::Ready) && message.flags & PARKED == 0 {
+        if message.state == Some(State::Ready) && message.flags & PAUSED == 0 {
             let ticket = Ticket::new(message.priority, placed.sequence, at);
             let keyed = message.flags & KEYED != 0;
-            self.ready.push(keyed, ticket, true);
+            if message.flags & REFUSED == 0 {
+                self.ready.push(keyed, ticket, true);
+            } else if !self.gate.restore_waiting(at, placed.waits, ticket, keyed) {
+                return reader.damaged("limit that a message can wait for");
+            }
         }
         Ok(())
     }
@@ -439,6 +464,9 @@ fn read_options(reader: &mut Reader<'_>, version: u8) -> Result<Options, Damaged
             return reader.damaged(one.name);
         }
     }
+    if version > BEFORE_LIMITS {
+        options.limits = Limits::restored(reader, "limits")?;
+    }
     Ok(options)
 }
 
@@ -479,7 +507,7 @@ fn read_retry_part(reader: &mut Reader<'_>) -> Result<RetryPart, Damaged> {
     })
 }
 
-fn read_dead(reader: &mut Reader<'_>) -> Result<Dead<()>, Damaged> {
+fn read_dead(reader: &mut Reader<'_>, version: u8) -> Result<Dead<()>, Damaged> {
     let mut dead = Dead {
         id: reader.number("id of a dead letter")?,
         keys: read_keys(reader)?,
@@ -492,10 +520,14 @@ fn read_dead(reader: &mut Reader<'_>) -> Result<Dead<()>, Damaged> {
         put_at: reader.number("put time of a dead letter")?,
         died_at: reader.number("time of a dead letter")?,
         retry: None,
+        limit: Vec::new(),
         payload: (),
     };
     if reader.byte("policy of a dead letter")? != 0 {
         dead.retry = Some(read_retry_part(reader)?);
+    }
+    if version > BEFORE_LIMITS {
+        dead.limit = reader.string("limit names of a dead letter")?.to_vec();
     }
     Ok(dead)
 }

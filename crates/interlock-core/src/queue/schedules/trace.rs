@@ -25,6 +25,7 @@ use crate::queue::parts::watch::Watch;
 use crate::queue::scheduler::{Grant, Handle, NoRoom, Placed, Put, Scheduler};
 use crate::queue::schedules::bytes::Damaged;
 use crate::queue::schedules::trace_text::Schedule;
+use crate::queue::types::limits::{Limits, BETWEEN};
 use crate::queue::types::{Explained, Hot, Kind, Options, RevokeThen, Stats, Time};
 
 /// One call to the scheduler, in the words of the contract.
@@ -96,6 +97,10 @@ pub enum Call {
     Resume {
         key: Option<Vec<u8>>,
     },
+    /// Declares other concurrency limits (clause 26).
+    Limits {
+        limits: Limits,
+    },
     Explain {
         id: u64,
         limit: usize,
@@ -127,6 +132,8 @@ pub struct PutCall {
     pub dedup: Option<String>,
     pub barrier: bool,
     pub size: u64,
+    /// Names of concurrency limits.
+    pub limit: Vec<Vec<u8>>,
 }
 
 /// The answer of the scheduler.
@@ -192,6 +199,10 @@ impl From<&Put<'_>> for PutCall {
             dedup: put.dedup.map(str::to_owned),
             barrier: put.barrier,
             size: put.size,
+            limit: match put.limit {
+                [] => Vec::new(),
+                names => names.split(|&byte| byte == BETWEEN).map(<[u8]>::to_vec).collect(),
+            },
         }
     }
 }
@@ -256,10 +267,15 @@ impl Runner {
                 answer_put(ids.map(|ids| ids.map(|id| Placed { id, known: false }).collect()))
             }
             Call::PutMany(puts) => {
+                let limits: Vec<Vec<u8>> =
+                    puts.iter().map(|put| put.limit.join(&BETWEEN)).collect();
                 let keys: Vec<[Vec<KeyRef<'_>>; 2]> =
                     puts.iter().map(|put| [refs(&put.keys), refs(&put.shared)]).collect();
-                let puts: Vec<Put<'_>> =
-                    puts.iter().zip(&keys).map(|(put, keys)| named(put, keys)).collect();
+                let puts: Vec<Put<'_>> = puts
+                    .iter()
+                    .zip(keys.iter().zip(&limits))
+                    .map(|(put, (keys, limit))| named(put, keys, limit))
+                    .collect();
                 answer_put(s.put_many(now, &puts, &mut vec![Some(()); puts.len()]))
             }
             Call::Lease { kind, limit } => {
@@ -295,6 +311,10 @@ impl Runner {
             Call::Requeue { id } => s.requeue(now, *id).map_or_else(answer_refused, Answer::Id),
             Call::Pause { key } => Answer::Bool(s.pause(now, key.as_deref().map(KeyRef::new))),
             Call::Resume { key } => Answer::Bool(s.resume(now, key.as_deref().map(KeyRef::new))),
+            Call::Limits { limits } => {
+                s.set_limits(now, limits.clone());
+                Answer::Done
+            }
             Call::Explain { id, limit } => Answer::Explained(s.explain(now, *id, *limit)),
             Call::ExplainKey { key, limit } => {
                 Answer::Explained(s.explain_key(now, KeyRef::new(key), *limit))
@@ -322,7 +342,7 @@ fn refs(keys: &[Vec<u8>]) -> Vec<KeyRef<'_>> {
     keys.iter().map(|key| KeyRef::new(key)).collect()
 }
 
-fn named<'a>(put: &'a PutCall, keys: &'a [Vec<KeyRef<'a>>; 2]) -> Put<'a> {
+fn named<'a>(put: &'a PutCall, keys: &'a [Vec<KeyRef<'a>>; 2], limit: &'a [u8]) -> Put<'a> {
     Put {
         keys: &keys[0],
         shared: &keys[1],
@@ -334,11 +354,12 @@ fn named<'a>(put: &'a PutCall, keys: &'a [Vec<KeyRef<'a>>; 2]) -> Put<'a> {
         quiet: false,
         retry: None,
         window: None,
+        limit,
     }
 }
 
 fn with_put<R>(put: &PutCall, call: impl FnOnce(&Put<'_>) -> R) -> R {
-    call(&named(put, &[refs(&put.keys), refs(&put.shared)]))
+    call(&named(put, &[refs(&put.keys), refs(&put.shared)], &put.limit.join(&BETWEEN)))
 }
 
 fn answer_put(placed: Result<Vec<Placed>, NoRoom>) -> Answer {

@@ -132,6 +132,9 @@ impl Display for Step {
             Call::Pause { key } | Call::Resume { key } => {
                 line.optional("key", key.as_ref().map(|key| escape(key)));
             }
+            Call::Limits { limits } => {
+                line.unless(limits.is_empty(), "limits", escape(&limits.bytes()));
+            }
             Call::Explain { id, limit } => {
                 line.field("id", id);
                 line.field("limit", limit);
@@ -193,6 +196,7 @@ impl Line {
         self.optional("dedup", put.dedup.as_ref().map(|dedup| escape(dedup.as_bytes())));
         self.unless(!put.barrier, "barrier", put.barrier);
         self.unless(put.size == 0, "size", put.size);
+        self.keys("limit", &put.limit);
     }
 }
 
@@ -207,6 +211,7 @@ fn options_line(options: &Options, rules: &Rules) -> String {
     for one in &NUMBERS {
         line.field(one.name, (one.get)(options));
     }
+    line.unless(options.limits.is_empty(), "limits", escape(&options.limits.bytes()));
     line.field("retry.attempts", or_none(retry.attempts.as_ref()));
     line.field("retry.first", retry.first);
     line.field("retry.factor", retry.factor);
@@ -284,6 +289,7 @@ fn name(call: &Call) -> &'static str {
         Call::Discard { .. } => "discard",
         Call::Pause { .. } => "pause",
         Call::Resume { .. } => "resume",
+        Call::Limits { .. } => "limits",
         Call::Explain { .. } => "explain",
         Call::ExplainKey { .. } => "explain_key",
         Call::Stats => "stats",

@@ -24,10 +24,14 @@ pub struct Message<P> {
 pub const KEYED: u8 = 1;
 pub const BARRIER: u8 = 2;
 /// Behind a barrier that is not settled, or whose gates are still opening.
-pub const GATED: u8 = 4;
+pub const BEHIND_BARRIER: u8 = 4;
 /// Ready, but set aside because a key of it is paused.
-pub const PARKED: u8 = 8;
+pub const PAUSED: u8 = 8;
 pub const QUIET: u8 = 16;
+/// It has limit names.
+pub const LIMITED: u8 = 32;
+/// Ready, but set aside because a limit of it is reached.
+pub const REFUSED: u8 = 64;
 
 /// Tokens are below 2⁵³. Behind them `Extra::suspect` has room for a count.
 pub const SILENT: u32 = 56;
@@ -100,7 +104,7 @@ impl<P> Message<P> {
     pub fn enter_lanes(&mut self, first_edge: u32, gated: bool, things: u32) {
         self.first_edge = first_edge;
         if gated {
-            self.flags |= GATED;
+            self.flags |= BEHIND_BARRIER;
         }
         let state = if things > 0 { State::Waiting } else { State::Ready };
         (self.state, self.hold) = (Some(state), things);

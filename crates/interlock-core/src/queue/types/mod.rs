@@ -1,5 +1,6 @@
 //! Types for the terms of the contract, used by scheduler, queue, trace and tests.
 
+pub mod limits;
 pub(super) mod message;
 pub mod options;
 pub mod rules;
@@ -163,8 +164,23 @@ pub struct Node {
     pub due_in: Option<u64>,
     /// The queue, or a key of it, is paused: these keys, empty bytes for the queue itself.
     pub paused: Vec<Vec<u8>>,
+    /// The concurrency limits that alone keep a ready message from being leased.
+    pub limits: Vec<LimitFull>,
     /// The blockers that hold it up, one entry a key, in the order the put named them.
     pub blocked: Vec<Blocker>,
+}
+
+/// A concurrency limit that is reached (clause 26).
+#[derive(Clone, Debug, PartialEq)]
+pub struct LimitFull {
+    pub name: Vec<u8>,
+    /// Number of messages with the name that may be leased at once.
+    pub most: u32,
+    pub leased: u32,
+    /// The message for which one more is kept.
+    pub keeper: Option<u64>,
+    /// The leased messages with the name, by id, cut at the limit of the explanation.
+    pub holders: Vec<u64>,
 }
 
 /// One key that holds a message up.

@@ -3,6 +3,7 @@
 //! The options of a queue, and the list by which dumps and recordings visit them.
 
 use crate::limits::default;
+use crate::queue::types::limits::Limits;
 use crate::queue::types::Retry;
 
 /// The options a queue was made with. A bound of 0 messages or bytes means none.
@@ -21,6 +22,10 @@ pub struct Options {
     pub dedup_window: u64,
     /// µs for which a dead letter is kept; 0 for no limit.
     pub dead_ttl: u64,
+    /// Concurrency limits (clause 26): entries `NAME=N`, separated by the byte 0x1F, N 1 or more. A
+    /// NAME that ends in `*` is a prefix; the exact name, then the longest prefix, counts. Each
+    /// name once; returned sorted by NAME.
+    pub limits: Limits,
 }
 
 impl Default for Options {
@@ -33,6 +38,7 @@ impl Default for Options {
             max_dead: default::MAXDEAD as usize,
             dedup_window: default::WINDOW,
             dead_ttl: default::DEAD_TTL,
+            limits: Limits::default(),
         }
     }
 }

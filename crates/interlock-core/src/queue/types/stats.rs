@@ -13,7 +13,7 @@ pub struct Stats {
     pub delayed: u64,
     /// Messages blocked by an earlier conflicting message, or paused (the queue or a key).
     pub waiting: u64,
-    /// Messages that can be leased now.
+    /// Messages that can be leased now, or wait only for a concurrency limit.
     pub ready: u64,
     /// Messages being handled.
     pub leased: u64,
@@ -51,11 +51,14 @@ pub struct Stats {
     pub messages_expired: u64,
     /// Dead letters removed because of their age.
     pub dead_expired: u64,
+    /// Those of the ready messages that a lease call found waiting for a concurrency limit (clause
+    /// 26).
+    pub limited: u64,
 }
 
 impl Stats {
     /// Returns each count with its name, in the order of the fields.
-    pub fn named(&self) -> [(&'static str, u64); 23] {
+    pub fn named(&self) -> [(&'static str, u64); 24] {
         let Stats {
             unsettled,
             bytes,
@@ -80,6 +83,7 @@ impl Stats {
             deduplicated,
             messages_expired,
             dead_expired,
+            limited,
         } = *self;
         [
             ("unsettled", unsettled),
@@ -105,6 +109,7 @@ impl Stats {
             ("deduplicated", deduplicated),
             ("messages_expired", messages_expired),
             ("dead_expired", dead_expired),
+            ("limited", limited),
         ]
     }
 }

@@ -16,6 +16,8 @@ pub struct Given<'a> {
     pub result: u64,
     pub quiet: bool,
     pub retry: Option<&'a RetryPart>,
+    /// Its limit names, joined.
+    pub limit: Vec<u8>,
 }
 
 impl Given<'_> {
@@ -47,6 +49,7 @@ impl Given<'_> {
             MessageOption::Barrier => yes(self.barrier),
             MessageOption::Result => Some(self.result).filter(|&span| span > 0).map(number),
             MessageOption::Quiet => yes(self.quiet),
+            MessageOption::Limit => Some(self.limit.clone()).filter(|names| !names.is_empty()),
             MessageOption::Attempts => retry?.attempts.map(|most| number(most.unwrap_or(0).into())),
             MessageOption::First => retry?.first.map(number),
             MessageOption::Factor => retry?.factor.map(|by| number((by * 1000.0).round() as u64)),

@@ -125,6 +125,7 @@ impl Queue {
             quiet: said.quiet,
             retry: said.retry.as_deref(),
             window: said.window,
+            limit: &said.limit,
             ..Put::default()
         };
         let Stood { state, attempt, time, error, .. } = *stood;

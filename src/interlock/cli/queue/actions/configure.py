@@ -24,6 +24,9 @@ FLAGS = {
     ),
     "durability": Flag("--durability", "always, everysec or none; on a hub with a journal", "WORD"),
     "dead_ttl": Flag("--dead-ttl", "seconds that a dead letter is kept; none: no limit", "SECONDS"),
+    "limits": Flag(
+        "--limits", "concurrency limits, such as bank=4,tenant:*=2; none: no limits", "LIST"
+    ),
     "attempts": Flag("--attempts", "total attempts of a message; none: unlimited", "N"),
     "first": Flag("--first", "seconds of backoff after the first failure", "SECONDS"),
     "factor": Flag("--factor", "factor by which each further backoff grows, 1 or more", "NUMBER"),
@@ -105,6 +108,8 @@ def typed(name: str, text: str) -> object:
         if text not in ("true", "false"):
             raise ValueError(f"--jitter is {text!r}; allowed: true, false")
         return text == "true"
+    if FLAGS[name].metavar == "LIST":
+        return _limits(text)
     if FLAGS[name].metavar == "WORD":
         return text
     if text == "none" and any(o.argument == name and o.unbounded for o in (*OPTIONS, *POLICY)):
@@ -115,6 +120,19 @@ def typed(name: str, text: str) -> object:
     except ValueError:
         kind = "a whole number" if whole else "a number"
         raise ValueError(f"{FLAGS[name].name} is {text!r}; allowed: {kind}") from None
+
+
+def _limits(text: str) -> dict[str, int]:
+    """Return concurrency limits from ``bank=4,tenant:*=2``; ``none``: no limits."""
+    found: dict[str, int] = {}
+    for entry in text.split(",") if text != "none" else ():
+        name, _, most = entry.strip().rpartition("=")
+        if not name or not most.isdecimal():
+            raise ValueError(f"--limits has {entry!r}; allowed: NAME=N, several joined by commas")
+        if name in found:
+            raise ValueError(f"--limits has {name!r} twice; allowed: each name once")
+        found[name] = int(most)
+    return found
 
 
 def show(queue: str, old: dict[str, Any], new: dict[str, Any], named: dict[str, str]) -> None:

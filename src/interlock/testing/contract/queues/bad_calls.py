@@ -346,3 +346,33 @@ async def bytes_are_bounded_above_four_gibibytes(t: Trial) -> None:
     await q.put(b"payload")
     assert (await q.stats()).bytes > 0
     assert not await q.full()
+
+
+@clause(BAD_CALL)
+async def a_wrong_limit_name_is_refused_with_the_reason(t: Trial) -> None:
+    q = t.queue(limits={"bank": 1})
+    for wrong in (5, b"bank", [b"bank"], ["bank", None]):
+        await _refused(q, TypeError, ("limit", "str"), q.put(limit=wrong))
+    for unusable in ("", ["bank", ""], "a\x1fb", "\ud800", [str(n) for n in range(9)], "x" * 1_025):
+        await _refused(q, ValueError, ("limit",), q.put(limit=unusable))
+
+
+@clause(BAD_CALL)
+async def wrong_limits_are_refused_with_the_reason(t: Trial) -> None:
+    q = t.queue(limits={"bank": 1})
+    await q.put_many(range(2), limit="bank")
+    for wrong, kind in (
+        (["bank"], TypeError),
+        ({"bank": "4"}, TypeError),
+        ({"bank": True}, TypeError),
+        ({7: 1}, TypeError),
+        ({"bank": 0}, ValueError),
+        ({"bank": -1}, ValueError),
+        ({"": 1}, ValueError),
+        ({"a\x1fb": 1}, ValueError),
+    ):
+        with raises(kind, "limits"):
+            t.queue(limits=wrong)
+        with raises(kind, "limits"):
+            await q.configure(limits=wrong)
+    assert await q.payloads() == [0]

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use super::{kind_name, revoke_then_name, then_name, KINDS, REVOKE_THENS, THENS};
 use crate::queue::schedules::trace::{Call, PutCall, Step};
+use crate::queue::types::limits::{Limits, BETWEEN};
 use crate::queue::types::options::NUMBERS;
 use crate::queue::types::rules::{Rules, RULES};
 use crate::queue::types::{Kind, Options, Retry, RevokeThen};
@@ -41,6 +42,7 @@ pub(in crate::queue::schedules::trace_text) fn parse_options(
             return Err(fields.wrong(one.name, format!("{value} is too large")));
         }
     }
+    options.limits = fields.limits()?;
     fields.finish()?;
     if !options.retry.factor.is_finite() {
         return Err("options: retry.factor is not finite".into());
@@ -97,6 +99,7 @@ fn parse_call<'a>(name: &'a str, words: impl Iterator<Item = &'a str>) -> Result
         "discard" => Call::Discard { id: fields.number("id")? },
         "pause" => Call::Pause { key: fields.key("key")? },
         "resume" => Call::Resume { key: fields.key("key")? },
+        "limits" => Call::Limits { limits: fields.limits()? },
         "explain" => Call::Explain { id: fields.number("id")?, limit: fields.number("limit")? },
         "explain_key" => Call::ExplainKey {
             key: fields.key("key")?.ok_or("explain_key: no field key")?,
@@ -136,6 +139,7 @@ fn parse_put(fields: &mut Fields<'_>) -> Result<PutCall, String> {
         dedup: fields.text("dedup")?,
         barrier: fields.number_or("barrier", false)?,
         size: fields.number_or("size", 0)?,
+        limit: fields.names()?,
     })
 }
 
@@ -233,6 +237,20 @@ impl<'a> Fields<'a> {
             return Ok(Vec::new());
         };
         value.split(',').map(|key| unescape(key).map_err(|why| self.wrong(name, why))).collect()
+    }
+
+    fn limits(&mut self) -> Result<Limits, String> {
+        let text = self.key("limits")?.unwrap_or_default();
+        Limits::parse(&text).map_err(|why| self.wrong("limits", why))
+    }
+
+    fn names(&mut self) -> Result<Vec<Vec<u8>>, String> {
+        let names = self.keys("limit")?;
+        let wrong = names.iter().any(|name| name.is_empty() || name.contains(&BETWEEN));
+        if wrong {
+            return Err(self.wrong("limit", "has an empty name, or one with the byte 0x1F"));
+        }
+        Ok(names)
     }
 
     fn text(&mut self, name: &str) -> Result<Option<String>, String> {

@@ -37,6 +37,7 @@ register('configure', function(q, from)
   local given, mode = take_declaration(from)
   local c = begin(q)
   local now = options_of(q)
+  local before = now.LIMITS
   local compares = c[N.declared] > 0 and not mode
   if declares and compares then
     for _, option in ipairs(DECLARED.queue) do
@@ -57,6 +58,9 @@ register('configure', function(q, from)
     c[N.declared] = 1
     redis_call('SET', q.o, cmsgpack.pack(now))
     q.options = now
+    if q.slots and now.LIMITS ~= before then
+      slots.configure(q)
+    end
     if c[N.dead] > 0 then
       c[N.dead_due] = 0
     end

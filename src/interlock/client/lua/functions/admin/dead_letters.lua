@@ -12,7 +12,7 @@ local function tell_dead(q, id, dead, reply)
   })
   append(reply, dead.exclusive)
   append(reply, dead.shared)
-  return bytes_told(payload, dead.exclusive, dead.shared, dead[1])
+  return some.bytes_told(payload, dead.exclusive, dead.shared, dead[1])
 end
 
 register('dead_letters', function(q, from)
@@ -35,7 +35,7 @@ register('dead_letters', function(q, from)
   local last = first and first + (key and MAX_LOOKED_AT or count) - 1 or -1
   each_dead(q, first or 0, last, function(id, text)
     local dead = cmsgpack.unpack(text)
-    if not key or carries(dead, key) then
+    if not key or some.carries(dead, key) then
       bytes, count = bytes + tell_dead(q, id, dead, reply), count - 1
     end
     looked_at = looked_at + (key and 1 + #dead.exclusive + #dead.shared or 0)

@@ -29,6 +29,10 @@ local function open_ended(q)
   end
   gates(redis_call('ZRANGE', q.ba, 0, -1))
   gates(redis_call('LRANGE', q.opening, 0, -1))
+  for _, name in ipairs(redis_call('ZRANGE', q.sn, 0, -1)) do
+    add('lk:', { name })
+    add('lu:', { name })
+  end
   add('park:', redis_call('HKEYS', q.pk))
   add('back:', redis_call('LRANGE', q.back, 0, -1))
   return names
@@ -52,7 +56,7 @@ end
 
 local ALL = {
   'c', 'o', 'y', 'al', 'n', 'v', 'dep', 'fk', 'rk', 'fu', 'ru', 'due', 'u', 'uw', 'x', 'xo', 'res', 'rz', 'ro',
-  'pk', 'back', 'held', 'ba', 'bn', 'opening', 'late', 'unf', 'ko', 'w:any', 'w:keyed', 'w:unkeyed', 'w:room', 'w:needs',
+  'pk', 'back', 'held', 'ba', 'bn', 'opening', 'ak', 'au', 'sn', 'keep', 'late', 'unf', 'ko', 'w:any', 'w:keyed', 'w:unkeyed', 'w:room', 'w:needs',
   'w:turn', 'w:settled',
   'told:any', 'told:keyed', 'told:unkeyed', 'ev', 'w:events',
   'workers', 'workers:until', 'workers:said', 'workers:asked',

@@ -13,6 +13,13 @@ register('pause', function(q, from)
     end
     reply[i] = new and '1' or '0'
   end
+  if q.slots then
+    -- A keeper whose key is paused keeps nothing any more.
+    for _, m in ipairs(slots.keepers_on(q, keys)) do
+      slots.leave(q, m)
+      make_ready(q, m)
+    end
+  end
   if #keys == 0 then
     reply[1] = c[N.halted] == 0 and '1' or '0'
     c[N.halted] = 1

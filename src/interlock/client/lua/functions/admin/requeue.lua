@@ -50,6 +50,7 @@ register('requeue', function(q, from)
   c[N.requeued] = c[N.requeued] + 1
   local m = new_message(payload, dead.exclusive)
   m.shared, m.barrier = dead.shared, dead.barrier
+  m.limit, dead.extras.LIMIT = dead.extras.LIMIT or false, nil
   m.extras = next(dead.extras) ~= nil and dead.extras or nil
   local reply = { enter(q, m) }
   commit(q)

@@ -151,6 +151,7 @@ local function restore_dead(q, item)
   for _, name in ipairs(DECLARED.of_the_dead) do
     dead.extras[name] = m.extras and m.extras[name]
   end
+  dead.extras.LIMIT = m.limit or nil
   redis_call('HSET', q.x, m.id, cmsgpack.pack(dead))
   c[N.died] = c[N.died] + 1
   redis_call('ZADD', q.xo, c[N.died], m.id)

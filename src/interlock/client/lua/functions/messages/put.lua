@@ -34,6 +34,8 @@ local function take_own(from, i, m, given)
     -- A condition of the put, which is not kept.
     from.after = from.after or {}
     from.after[#from.after + 1] = value
+  elseif name == 'LIMIT' then
+    m.limit = limit_names.sort(from, value, i)
   elseif value ~= own.default then
     m.extras = m.extras or {}
     m.extras[name] = value

@@ -29,7 +29,7 @@ local function take_roots(from)
 end
 
 local function is_queued(m)
-  return m.state == 'R' or m.state == 'P' or m.state == 'W' or m.state == 'G'
+  return m.state == 'R' or m.state == 'A' or m.state == 'P' or m.state == 'W' or m.state == 'G'
 end
 
 -- Counts a message, whose lanes are examined next. False: the limit is reached.

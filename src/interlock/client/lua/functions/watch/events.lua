@@ -14,7 +14,7 @@ local function tell_event(number, packed, reply)
   reply[#reply + 1] = tostring(#shared)
   append(reply, exclusive)
   append(reply, shared)
-  return bytes_told(event[6], exclusive, shared, event[7])
+  return some.bytes_told(event[6], exclusive, shared, event[7])
 end
 
 register('events', function(q, from)

@@ -202,6 +202,37 @@ local function blockers(q, walk, m)
   return found
 end
 
+-- The limit names of a message that have no room for it, with the leased messages that carry them.
+local function tell_limits(q, walk, m, reply)
+  local at, count = #reply + 1, 0
+  reply[at] = '0'
+  if not m.limit or m.blocked > 0 or STATES[m.state] ~= 'ready' then
+    return
+  end
+  for _, name in ipairs(slots.names(m)) do
+    local s = slots.of(q, name)
+    if slots.room(q, name) < 1 and not (s.kept and s.keeper == m.place) then
+      walk.placed = walk.placed or look_around(q, walk)
+      local places, holders = {}, {}
+      for _, leased in ipairs(walk.placed[1]) do
+        if leased.limit and slots.carries(leased, name) then
+          places[#places + 1] = leased.place
+        end
+      end
+      walk:name_all(q, places, holders)
+      count = count + 1
+      append(reply, {
+        name, digits(s.most), digits(s.leased), s.kept and message_at(q, s.keeper).id or '',
+        tostring(#holders),
+      })
+      for _, holder in ipairs(holders) do
+        reply[#reply + 1] = holder.id
+      end
+    end
+  end
+  reply[at] = tostring(count)
+end
+
 local function tell_node(q, walk, m, reply)
   local paused = {}
   if STATES[m.state] == 'waiting' or STATES[m.state] == 'ready' then
@@ -223,6 +254,7 @@ local function tell_node(q, walk, m, reply)
     due == '' and '' or digits(math.max(to_number(due) - q.now, 0)), tostring(#paused),
   })
   append(reply, paused)
+  tell_limits(q, walk, m, reply)
   local found = blockers(q, walk, m)
   reply[#reply + 1] = tostring(#found)
   for _, one in ipairs(found) do

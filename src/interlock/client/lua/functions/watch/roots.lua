@@ -3,24 +3,13 @@
 -- keys. Answers how many were found and whether those are all, then `count` of them, those with most messages
 -- in their lanes first: kind, id, key, depth, time, consumer.
 
--- Bytes in order, whatever the server's locale says of texts.
-local function below(a, b)
-  for i = 1, math.min(#a, #b) do
-    local one, other = string_byte(a, i), string_byte(b, i)
-    if one ~= other then
-      return one < other
-    end
-  end
-  return #a < #b
-end
-
 local function deeper(a, b)
   if a.depth ~= b.depth then
     return a.depth > b.depth
   elseif a.id ~= b.id then
     return #a.id < #b.id or #a.id == #b.id and a.id < b.id
   end
-  return below(a.key, b.key)
+  return limit_names.below(a.key, b.key)
 end
 
 -- Whether one more with this many keys may be examined; if not, some are left out.

@@ -41,7 +41,7 @@ end
 local function scan_key(q, cursor, count, key)
   local reply, bytes = { '0' }, 0
   local last, node = at_cursor(q, cursor), nil
-  if last and last.state ~= 'D' and carries(last, key) then
+  if last and last.state ~= 'D' and some.carries(last, key) then
     node = redis_call('HGET', q.n, last.place .. key)
   else
     local text = get(hash(q, 'l'), key)
@@ -74,7 +74,7 @@ local function scan_delayed(q, cursor, count, key)
         local id = string_sub(members[i], 2)
         local m = message_at(q, id)
         looked_at = looked_at + 1
-        if carries(m, key) then
+        if some.carries(m, key) then
           bytes, count = bytes + tell(q, m, reply), count - 1
         end
         if count == 0 or bytes >= MAX_TOLD or looked_at == MAX_LOOKED_AT then

@@ -10,7 +10,7 @@ local function paused_ready(q)
     left = left - #places
     for _, place in ipairs(places) do
       local m = message_at(q, place)
-      if not seen[place] and m.state == 'R' then
+      if not seen[place] and (m.state == 'R' or m.state == 'A') then
         seen[place] = true
         count = count + 1
       end
@@ -153,7 +153,7 @@ local function oldest_waiting(q, next_place)
   for i = 1, math.min(#paused, MAX_FRONT) do
     for _, place in ipairs(some.granted(q, paused[i], MAX_FRONT)) do
       local state = message_at(q, place).state
-      if state == 'R' or state == 'P' or state == 'W' or state == 'G' then
+      if state == 'R' or state == 'A' or state == 'P' or state == 'W' or state == 'G' then
         older(place)
       end
     end
@@ -166,7 +166,7 @@ end
 register('stats', function(q, from)
   take_end(from)
   local c = look(q)
-  local ready = c[N.halted] == 0 and ready_count(c, 'any') or 0
+  local ready = c[N.halted] == 0 and ready_count(c, 'any') - c[N.ak] - c[N.au] + c[N.limited] or 0
   if ready > 0 and c[N.paused] > 0 then
     ready = ready - paused_ready(q)
   end

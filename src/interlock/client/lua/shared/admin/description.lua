@@ -59,13 +59,13 @@ end
 
 -- A ready message that is paused waits.
 local function state_of(q, m)
-  if m.state == 'R' and (q.counters[N.halted] > 0 or paused_key(q, m)) or m.state == 'P' then
+  if (m.state == 'R' or m.state == 'A') and (q.counters[N.halted] > 0 or paused_key(q, m)) or m.state == 'P' then
     return 'waiting'
   end
   return STATES[m.state]
 end
 
-local function carries(m, key)
+function some.carries(m, key)
   for _, keys in ipairs({ m.exclusive, m.shared }) do
     for i = 1, #keys do
       if keys[i] == key then
@@ -95,7 +95,7 @@ local function due_of(q, m)
 end
 
 -- How many bytes the payload, the keys and the errors of a message have.
-local function bytes_told(payload, exclusive, shared, history)
+function some.bytes_told(payload, exclusive, shared, history)
   local bytes = #payload + #history
   for i = 1, #exclusive do
     bytes = bytes + #exclusive[i]
@@ -113,6 +113,8 @@ local function tell(q, m, reply)
     local value = extras[name]
     if name == 'BARRIER' and m.barrier then
       value = 1
+    elseif name == 'LIMIT' then
+      value = m.limit or nil
     end
     if value ~= nil then
       options[#options + 1] = name
@@ -127,7 +129,7 @@ local function tell(q, m, reply)
   append(reply, m.shared)
   append(reply, options)
   append(reply, { state_of(q, m), due_of(q, m), extras.ERROR or '' })
-  return bytes_told(payload, m.exclusive, m.shared, extras.ERROR or '')
+  return some.bytes_told(payload, m.exclusive, m.shared, extras.ERROR or '')
 end
 
 -- Shows fields of c, or of another hash, about this many, until `look` has returned enough bytes. Answers
@@ -166,7 +168,7 @@ local function tell_dead_one(q, id, text, reply)
   local dead = cmsgpack.unpack(text)
   local m = {
     id = id, place = id, state = 'X', due = dead[3], tail = dead.payload, outside = dead.outside,
-    barrier = dead.barrier, exclusive = dead.exclusive, shared = dead.shared, extras = dead.extras,
+    barrier = dead.barrier, limit = dead.extras.LIMIT, exclusive = dead.exclusive, shared = dead.shared, extras = dead.extras,
   }
   m.extras.ATTEMPT, m.extras.ERROR = dead[2], dead[1]
   return m, tell(q, m, reply)

@@ -12,7 +12,12 @@ local function look(q)
   if not q.kept then
     q.now = (now_of(q))
   end
-  return load_counters(q)
+  local c = load_counters(q)
+  if c[N.gated] > 0 then
+    q.slots, q.lines, q.moved = slots.spare or {}, {}, { keyed = {}, unkeyed = {} }
+    slots.spare = nil
+  end
+  return c
 end
 
 local function begin(q)
@@ -42,6 +47,9 @@ end
 
 -- `field` and `value` are one more to write.
 local function commit(q, field, value)
+  if q.slots then
+    slots.flush(q)
+  end
   if not untouched(q) then
     flush_ready(q)
     flush_messages(q)

@@ -55,7 +55,8 @@ local DECLARED = {
     { name = 'RESULTS', least = 0, most = MAX_SPAN, default = 67108864 },
     { name = 'DURABILITY', words = { always = true, everysec = true, none = true, server = true, told = 'always, everysec, none or server' }, default = 'server' },
     { name = 'DEAD_TTL', least = 0, most = MAX_SPAN, default = 2592000000000 },
-    told = 'MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER, THEN, RESULTS, DURABILITY or DEAD_TTL',
+    { name = 'LIMITS', bytes = MAX_LIMITS, list = true, default = '' },
+    told = 'MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER, THEN, RESULTS, DURABILITY, DEAD_TTL or LIMITS',
   },
   -- Options of a message; a default value counts as not given.
   message = {
@@ -67,19 +68,21 @@ local DECLARED = {
     { name = 'BARRIER', least = 0, most = 1, default = 0 },
     { name = 'RESULT', least = 0, most = MAX_SPAN, default = 0 },
     { name = 'QUIET', least = 0, most = 1, default = 0 },
+    { name = 'LIMIT', bytes = MAX_TEXT },
     { name = 'ATTEMPTS', least = 0, most = MAX_COUNT },
     { name = 'FIRST', least = 0, most = MAX_SPAN },
     { name = 'FACTOR', least = 1000, most = MAX_COUNT },
     { name = 'LONGEST', least = 0, most = MAX_SPAN },
     { name = 'JITTER', least = 0, most = 1 },
     { name = 'THEN', words = { dead = true, hold = true, told = 'dead or hold' } },
-    told = 'PRIORITY, DELAY, DEDUP, AFTER, WINDOW, BARRIER, RESULT, QUIET, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN',
+    told = 'PRIORITY, DELAY, DEDUP, AFTER, WINDOW, BARRIER, RESULT, QUIET, LIMIT, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN',
   },
   -- Options that a dead letter keeps.
   of_the_dead = {
     'PRIORITY',
     'RESULT',
     'QUIET',
+    'LIMIT',
     'ATTEMPTS',
     'FIRST',
     'FACTOR',
@@ -93,16 +96,17 @@ local DECLARED = {
     'puts', 'leases', 'acks', 'retries', 'releases', 'leases_expired', 'revoked', 'dead_lettered',
     'cancelled', 'skipped', 'requeued', 'deduplicated', 'lanes', 'paused', 'sealed', 'results',
     'result_bytes', 'oldest_ready', 'oldest_waiting', 'messages_expired', 'dead_expired', 'full',
+    'limited',
   },
   -- Counters, in the order in which they are stored.
   counters = {
     'seq', 'fence', 'due', 'unsettled', 'bytes', 'leased', 'fk', 'fu', 'puts', 'leases', 'acks',
     'lanes', 'declared', 'wake_until', 'room_until', 'kept_due', 'settled_until', 'keyed_until',
-    'unkeyed_until', 'crowded', 'rare', 'died', 'delayed', 'backing_off', 'held', 'dead', 'rk',
-    'ru', 'sk', 'su', 'retries', 'releases', 'leases_expired', 'revoked', 'dead_lettered',
+    'unkeyed_until', 'crowded', 'gated', 'rare', 'died', 'delayed', 'backing_off', 'held', 'dead',
+    'rk', 'ru', 'sk', 'su', 'retries', 'releases', 'leases_expired', 'revoked', 'dead_lettered',
     'cancelled', 'skipped', 'requeued', 'deduplicated', 'paused', 'halted', 'sealed', 'barriers',
     'open', 'opening', 'late', 'unfinished', 'returning', 'moved', 'windows', 'results',
     'result_bytes', 'result_due', 'aliases', 'watched', 'event_last', 'messages_expired',
-    'dead_expired', 'dead_due', 'dead_mark',
+    'dead_expired', 'dead_due', 'dead_mark', 'limited', 'ak', 'au',
   },
 }

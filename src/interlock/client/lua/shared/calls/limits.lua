@@ -24,6 +24,12 @@ local MAX_OPTIONS = 16
 -- Bytes of a dedup string, of a consumer's name, of the error in an event
 local MAX_TEXT = 1024
 
+-- Bytes of the concurrency limits of a queue
+local MAX_LIMITS = 16384
+
+-- Names of concurrency limits of one message
+local MAX_LIMIT_NAMES = 8
+
 -- Bytes of an error or reason
 local MAX_ERROR = 4096
 
@@ -122,4 +128,4 @@ local NEVER = 9e15
 local APART = 1024
 
 -- Version of the stored layout: see counters.lua, and tests/engine/stored when it changes
-local LAYOUT = 2
+local LAYOUT = 3

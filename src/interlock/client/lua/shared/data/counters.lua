@@ -1,7 +1,7 @@
 -- The counters of a queue, two strings of doubles; the first begins with the number of the layout
 -- in which the queue is stored, in one byte. Most calls change some of the first ones: the series
 -- of ids (seq) and of tokens (fence), a time before which nothing is due, how long the lists of the
--- ready are, and the number of lanes with more than one node (crowded).
+-- ready are, the number of lanes with more than one node (crowded), and of messages with limit names (gated).
 --
 -- The second string exists, and the counter rare is 1, once one of the other counters differs from a new queue:
 -- the number of deaths, the lengths of the sorted sets of ready messages, the number of stale entries in the
@@ -35,11 +35,14 @@ local RARELY = {
   end,
 }
 
--- The counters of a queue that another release has stored, in the present layout. The first layout
--- had no number but was otherwise the same: the first call that writes adds the number.
+-- The counters of a queue that another release has stored, in the present layout. The second layout lacked the counter
+-- gated, the last but one, and the first also the number: the first call that writes adds them.
 local function as_of_now(text)
-  if #text == COMMON_SIZE - 1 then
-    return string.char(LAYOUT) .. text
+  if #text == COMMON_SIZE - 9 then
+    text = '\2' .. text
+  end
+  if #text == COMMON_SIZE - 8 and string_byte(text) == 2 then
+    return string.char(LAYOUT) .. string_sub(text, 2, -9) .. struct_pack('d', 0) .. string_sub(text, -8)
   end
   -- A later layout has at least as many counters, after its number.
   local layout = #text >= COMMON_SIZE and #text % 8 == 1 and string_byte(text)

@@ -18,7 +18,11 @@ end
 local function tell_plain(place, text, reply, at)
   -- 'L': the token is in between.
   local from = string_byte(text) == 76 and 18 or 2
-  local high, low, long, short = string_byte(text, from + 1, from + 4)
+  local flags, high, low, long, short = string_byte(text, from, from + 4)
+  if flags == LIMITED_FLAG then
+    from = from + 2 + high * 256 + low
+    high, low, long, short = string_byte(text, from + 1, from + 4)
+  end
   local count = high * 256 + low
   local first, key = from + 3, at + 6
   reply[at + 1], reply[at + 2], reply[at + 3] = place, '', '1'

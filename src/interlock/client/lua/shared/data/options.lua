@@ -8,6 +8,8 @@ end
 local function take_option(from, option, what, index)
   if option.words then
     return take_word(from, option.words, what, index)
+  elseif option.list then
+    return limit_names.take_limits(from, option)
   end
   return take_whole(from, option.least, option.most, what, index)
 end
@@ -24,13 +26,17 @@ local function options_of(q)
   if q.counters[N.declared] == 0 then
     return default_options()
   end
-  local options = cmsgpack.unpack(redis_call('GET', q.o))
-  for _, option in ipairs(DECLARED.queue) do
-    if options[option.name] == nil then
-      options[option.name] = option.default
+  local text = redis_call('GET', q.o)
+  if text ~= q.options_text then
+    local options = cmsgpack.unpack(text)
+    for _, option in ipairs(DECLARED.queue) do
+      if options[option.name] == nil then
+        options[option.name] = option.default
+      end
     end
+    q.options_text, q.options_read = text, options
   end
-  return options
+  return q.options_read
 end
 
 -- The queue's option, or the message's own.

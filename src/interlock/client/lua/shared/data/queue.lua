@@ -16,6 +16,7 @@
 -- | res, rz, ro | results by id; when they go; in which order they came |
 -- | pk, park:KEY, back, back:N | paused keys; the ready that they hold; what is on its way back |
 -- | held | the places of held messages |
+-- | ak, au, lk:NAME, lu:NAME, sn, keep | what a limit has refused: see slots.lua |
 -- | ba, bn, g:PLACE, opening | barriers; messages behind each; their gates; those that open |
 -- | late, unf | what one call could not ready: messages, lanes |
 -- | w:KIND, told:KIND, wake:KIND | who waits until when, and for what falls due; what wakes them |
@@ -36,6 +37,7 @@
 -- | m PLACE | of leased messages whose records do not say so: the token |
 -- | t TOKEN | a lease |
 -- | k CONSUMER | the consumer's last reply |
+-- | s NAME | the slots of a limit name |
 --
 -- No two kinds meet: a place begins with a digit, a length with a byte of at most 4.
 local NAMES = {
@@ -51,7 +53,8 @@ local function name_of(q, part)
   return q[1] .. ':' .. part
 end
 
--- Tables of queues stay from call to call for their names. What else is in them begins anew with look().
+-- Tables of queues stay from call to call for their names, and the options last read. What else is in them begins
+-- anew with look().
 local QUEUES = {}
 local KNOWN = { count = 0, most = 100 }
 
@@ -60,7 +63,7 @@ local function let_go(q, clean)
   q.counters, q.loaded, q.rare, q.ahead, q.kept = false, false, false, false, false
   q.options, q.first, q.caller, q.classes = false, false, false, false
   q.forgot, q.stamp = false, false
-  q.ended, q.revived = false, false
+  q.ended, q.revived, q.slots = false, false, false
   if not clean then
     q.hashes, q.used, q.messages, q.changed, q.granted = false, false, false, false, false
     q.written, q.gone, q.pushed = false, false, false
@@ -81,7 +84,7 @@ local function queue_of(called, keys)
   if KNOWN.count == KNOWN.most then
     QUEUES, KNOWN.count = {}, 0
   end
-  q = setmetatable({ name }, NAMES)
+  q = setmetatable({ name, options_text = false, options_read = false }, NAMES)
   let_go(q)
   QUEUES[name], KNOWN.count = q, KNOWN.count + 1
   return q

@@ -2,12 +2,15 @@
 -- R, and a mark has the token of each that is leased; the mark is removed once the record is
 -- changed.
 
-local EXTRAS, SHARES, BARRIER, OUTSIDE = 1, 2, 4, 8
+local EXTRAS, SHARES, BARRIER, OUTSIDE, LIMITED, SEVERAL = 1, 2, 4, 8, 16, 32
 
 local STATES = {
-  R = 'ready', P = 'ready', W = 'waiting', G = 'waiting',
+  R = 'ready', P = 'ready', A = 'ready', W = 'waiting', G = 'waiting',
   L = 'leased', B = 'backing_off', H = 'held', D = 'delayed', X = 'dead',
 }
+
+-- Flags, as a byte, of a record with one limit name and, besides a payload, only exclusive keys.
+local LIMITED_FLAG = 64
 
 -- Never changed: most messages lack some list, and a table costs time.
 local NONE = {}
@@ -21,15 +24,15 @@ end
 local function new_message(payload, exclusive)
   return {
     payload = payload, tail = payload, exclusive = exclusive, shared = NONE, delay = 0, id = false,
-    place = false, state = false, blocked = 0, changed = false, barrier = false, outside = false,
+    place = false, state = false, blocked = 0, changed = false, barrier = false, outside = false, limit = false,
   }
 end
 
--- The rest of a record, with its flags, extras, keys and tail. The tail is the payload, or its
+-- The rest of a record, with its flags, extras, limit names, keys and tail. The tail is the payload, or its
 -- length if it is stored outside.
 local function rest_of(m)
   local exclusive, shared = m.exclusive, m.shared
-  if #exclusive == 1 and #shared == 0 and not m.extras and not m.outside then
+  if #exclusive == 1 and #shared == 0 and not m.extras and not m.outside and not m.limit then
     local key = exclusive[1]
     return '0\0\1' .. two(#key) .. key .. m.tail
   end
@@ -40,6 +43,10 @@ local function rest_of(m)
     flags = flags + EXTRAS
     local packed = cmsgpack.pack(extras)
     parts[2] = two(#packed) .. packed
+  end
+  if m.limit then
+    flags = flags + (string_find(m.limit, '\31', 1, true) and SEVERAL or LIMITED)
+    parts[2] = parts[2] .. two(#m.limit) .. m.limit
   end
   if #shared > 0 then
     flags = flags + SHARES
@@ -73,11 +80,13 @@ end
 
 local function unpack_record(place, text)
   local state = string_sub(text, 1, 1)
-  local from, blocked, token = 2, 0, nil
+  local from, blocked, token, aside, limit = 2, 0, nil, nil, false
   if state == 'L' then
     token, from = string_sub(text, 2, 17), 18
   elseif state == 'W' or state == 'G' then
     blocked, from = to_number(string_sub(text, 2, 5)), 6
+  elseif state == 'A' then
+    aside, from = string_byte(text, 2) - 48, 3
   end
   local flags, high, low, long, short = string_byte(text, from, from + 4)
   if flags == 48 and high == 0 and low == 1 then
@@ -87,7 +96,7 @@ local function unpack_record(place, text)
       place = place, id = place, state = state, blocked = blocked, token = token,
       exclusive = { string_sub(text, from + 5, from + 4 + length) }, shared = NONE,
       barrier = false, outside = false, text = text, from = from, at = from + 5 + length,
-      changed = false,
+      changed = false, limit = false,
     }
   end
   flags = flags - 48
@@ -95,6 +104,11 @@ local function unpack_record(place, text)
   if flags % 2 == EXTRAS then
     local length = two_at(text, at)
     extras = cmsgpack.unpack(string_sub(text, at + 2, at + 1 + length))
+    at = at + 2 + length
+  end
+  if flags >= LIMITED then
+    local length = two_at(text, at)
+    limit = string_sub(text, at + 2, at + 1 + length)
     at = at + 2 + length
   end
   local count, readers = two_at(text, at), 0
@@ -113,7 +127,7 @@ local function unpack_record(place, text)
   return {
     place = place, id = extras and extras.ID or place, state = state, blocked = blocked, token = token,
     extras = extras, exclusive = exclusive, shared = shared,
-    barrier = flags % 8 >= BARRIER, outside = flags >= OUTSIDE,
+    barrier = flags % 8 >= BARRIER, outside = flags % 16 >= OUTSIDE, limit = limit, aside = aside,
     text = text, from = from, at = at, changed = false,
   }
 end
@@ -155,6 +169,7 @@ local HEADS = {
   L = function(m) return 'L' .. m.token end,
   W = function(m) return string_format('W%04d', m.blocked) end,
   G = function(m) return string_format('G%04d', m.blocked) end,
+  A = function(m) return string.char(65, 48 + m.aside) end,
 }
 
 local function pack_record(m)
@@ -169,7 +184,7 @@ end
 
 -- Fields that only few messages have: PRIORITY, DEDUP, WINDOW, RESULT, QUIET and the policy, as the
 -- put named them, ID (of a message that was delayed, whose place is another), ATTEMPT from the
--- second on, ERROR, ALONE, the token of the lease that ran out while its handler may have run, and
+-- second on, ERROR, BASE and KEEPS (see slots.lua), ALONE, the token of the lease that ran out while its handler may have run, and
 -- SILENT, how often in a row one then ran out of which nothing was said.
 local function extra(m, name, value)
   m.tail = tail_of(m)

@@ -46,23 +46,67 @@ local function lease_one(q, m, token, reply, at)
   return at + #shared
 end
 
--- Whether all these records are of ready, plain messages, and a lease may have that many keys.
--- Their bytes always fit: a plain message has at most APART.
-local function all_plain(records)
-  local keys = 0
+-- Whether all these records are of ready, plain messages with room for their limit names, and a lease may have
+-- that many keys: those records, and whether any of them waited in line. Their bytes always fit: a plain message has at most APART.
+local function all_plain(q, records)
+  local keys, limited, waited, plain = 0, 0, 0, records
   for i = 1, #records do
     local text = records[i]
     if not text then
-      return false
+      return nil
     end
     local state, flags, high, low = string_byte(text, 1, 4)
     -- 'R', and flags of 0.
     if state ~= 82 or flags ~= 48 then
-      return false
+      if state == 65 and flags == 49 and high == LIMITED_FLAG then
+        -- 'A', for its only name.
+        text = 'R' .. string_sub(text, 3)
+        plain = waited > 0 and plain or { table_unpack(records, 1, i - 1) }
+        waited = waited + 1
+        state, flags, high, low = string_byte(text, 1, 4)
+      end
+      if state ~= 82 or flags ~= LIMITED_FLAG then
+        return nil
+      end
+      local last = 4 + high * 256 + low
+      limited = limited + 1
+      slots.named[limited] = string_sub(text, 5, last)
+      high, low = string_byte(text, last + 1, last + 2)
+    end
+    if waited > 0 then
+      plain[i] = text
     end
     keys = keys + high * 256 + low
   end
-  return keys <= MAX_BATCH_KEYS
+  if keys > MAX_BATCH_KEYS or limited > 0 and not slots.take_plainly(q, limited, waited) then
+    return nil
+  end
+  return plain, waited > 0
+end
+
+-- The first messages that were moved in this call, if nothing comes before them.
+local function pop_moved(q, half, halves, wanted)
+  local c, moved, count = q.counters, slots.moved_now(q, half.moved.kind), wanted.count
+  for i = 1, #halves do
+    local other = halves[i]
+    if other ~= half and c[other.moves] > 0 then
+      return nil
+    elseif moved and c[other.lists] > 0 then
+      local last = 2 * count
+      if #moved < last or moved[last - 1] > 0 or moved[last - 1] == 0 and moved[last] > redis_call('LINDEX', q[other.list], 0) then
+        return nil
+      end
+    end
+  end
+  if not moved then
+    return nil
+  end
+  local places = {}
+  for i = 1, math.min(count, #moved / 2) do
+    places[i] = moved[2 * i]
+  end
+  slots.take_moved(q, half.moved.kind, #places)
+  return places, fetch(q.c, places), half.moved
 end
 
 -- Messages from the only list that has any, and their records; nil if it is not as simple as that.
@@ -72,6 +116,11 @@ local function pop_plainly(q, wanted)
     return nil
   end
   local only, halves = nil, KINDS[wanted.kind]
+  for i = 1, #halves do
+    if c[N.gated] > 0 and c[halves[i].moves] > 0 then
+      return pop_moved(q, halves[i], halves, wanted)
+    end
+  end
   for i = 1, #halves do
     local half = halves[i]
     if c[half.lists] > 0 then
@@ -127,14 +176,18 @@ local function tell_leases(q, consumer, token, places, found)
   end
 end
 
--- Leases plain messages. Answers the reply in its short form.
-local function grant_plainly(q, consumer, wanted, places, records, reply)
+-- Leases plain messages. Answers the reply in its short form. `written`: what their records are from now on.
+local function grant_plainly(q, consumer, wanted, places, records, reply, written)
   local token, deadline = enter_lease(q, consumer, wanted, places, reply, 'p')
   local at, sets, n = #reply, SETS, q.sets
   for i = 1, #places do
     local place = places[i]
     sets[n + 1], sets[n + 2] = 'm' .. place, token
     n = n + 2
+    if written then
+      sets[n + 1], sets[n + 2] = place, records[i]
+      n = n + 2
+    end
     at = tell_plain(place, records[i], reply, at)
   end
   q.sets = n
@@ -150,8 +203,12 @@ local function grant(q, consumer, wanted, reply)
     flush_ready(q)
   end
   local popped, records, only = pop_plainly(q, wanted)
-  if popped and all_plain(records) then
-    return true, grant_plainly(q, consumer, wanted, popped, records, reply)
+  local plain, written
+  if popped then
+    plain, written = all_plain(q, records)
+  end
+  if plain then
+    return true, grant_plainly(q, consumer, wanted, popped, plain, reply, written)
   end
   local at = #reply
   local taken, places = take_ready(q, wanted.kind, wanted.count, popped, records, only)

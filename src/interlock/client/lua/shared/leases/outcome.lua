@@ -1,10 +1,21 @@
 -- The end of messages, and of attempts (clauses 9, 10).
 
+-- A message with limit names is no longer leased, if it was.
+local function lease_ended(q, m)
+  if m.limit and m.state == 'L' then
+    slots.free(q, m)
+  end
+end
+
 -- Removes a message from its lanes and from the queue, and readies the messages it blocked. `kept`
 -- leaves its long payload, for a dead letter.
 local function settle(q, m, kept)
   local c, placed = q.counters, m.state ~= 'D'
   c[N.unsettled], c[N.bytes] = c[N.unsettled] - 1, c[N.bytes] - size_of(m)
+  if m.limit then
+    c[N.gated] = c[N.gated] - 1
+    lease_ended(q, m)
+  end
   if m.extras then
     forget_later(q, m)
   end
@@ -113,6 +124,7 @@ local function bury(q, m)
   for _, name in ipairs(DECLARED.of_the_dead) do
     dead.extras[name] = extras[name]
   end
+  dead.extras.LIMIT = m.limit or nil
   redis_call('HSET', q.x, m.id, cmsgpack.pack(dead))
   -- Numbered by death, because many die at one time.
   c[N.died] = c[N.died] + 1
@@ -146,6 +158,7 @@ local function give_up(q, m, text, hold)
     events.happened(q, hold and 'hold' or 'dead', m, m.token, text)
   end
   if hold then
+    lease_ended(q, m)
     m.state = 'H'
     changed(q, m)
     q.counters[N.held] = q.counters[N.held] + 1
@@ -178,6 +191,7 @@ end
 
 -- It is leased again from its place, after `delay`.
 local function come_again(q, m, delay)
+  lease_ended(q, m)
   if delay > 0 then
     m.state = 'B'
     changed(q, m)
@@ -245,6 +259,8 @@ local function cancel(q, m)
     redis_call('ZREM', q.held, m.place)
   elseif m.state == 'R' then
     withdraw(q, m)
+  elseif m.state == 'A' then
+    slots.leave(q, m)
   end
   c[N.cancelled] = c[N.cancelled] + 1
   if q.watched then

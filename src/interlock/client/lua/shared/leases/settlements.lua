@@ -130,6 +130,9 @@ local function settle_all(q, list, reply)
     end_some(q, token, count)
   end
   look_behind(q, messages)
+  if q.slots then
+    slots.look_at(q, messages)
+  end
   for i = 1, #held do
     messages[i].settling = nil
     reply[held[i].answer] = settle_one(q, held[i], messages[i])

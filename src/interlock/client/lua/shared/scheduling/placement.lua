@@ -36,6 +36,9 @@ local function enter(q, m)
     redis_call('HSET', q.y, m.id, m.payload)
     m.outside, m.tail = true, tostring(#m.payload)
   end
+  if m.limit then
+    c[N.gated] = c[N.gated] + 1
+  end
   if m.extras and m.extras.DEDUP then
     remember(q, m.extras.DEDUP, m.id)
   end

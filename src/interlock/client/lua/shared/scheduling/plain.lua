@@ -5,7 +5,11 @@
 
 -- The keys of a plain record, whose flags are at `from`; and where the payload begins.
 local function plain_keys(text, from)
-  local high, low, long, short = string_byte(text, from + 1, from + 4)
+  local flags, high, low, long, short = string_byte(text, from, from + 4)
+  if flags == LIMITED_FLAG then
+    from = from + 2 + high * 256 + low
+    high, low, long, short = string_byte(text, from + 1, from + 4)
+  end
   if high == 0 and low == 1 then
     local last = from + 4 + long * 256 + short
     return { string_sub(text, from + 5, last) }, last + 1

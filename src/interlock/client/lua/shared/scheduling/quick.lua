@@ -21,6 +21,8 @@ end
 local PAYLOADS = {}
 local COUNTS = {}
 local KEYS = {}
+-- The limit name of each that has one; false where none has.
+local LIMITED_BY = false
 local FIELDS = {}
 -- Numbers of entries that the last call put into these lists: a large call's entries are removed by
 -- the next one.
@@ -32,10 +34,11 @@ local function plain_arguments(args, at)
     PAYLOADS, KEYS, FIELDS = {}, {}, {}
   end
   local payloads, counts, keys, n, k, bytes = PAYLOADS, COUNTS, KEYS, 0, 0, 0
+  LIMITED_BY = false
   local total = #args
   while at < total do
-    local payload, count = args[at + 1], SMALL[args[at + 2]]
-    if not count or args[at + 3] ~= '0' or args[at + 4] ~= '0' or #payload > APART
+    local payload, count, options = args[at + 1], SMALL[args[at + 2]], args[at + 4]
+    if not count or args[at + 3] ~= '0' or options ~= '0' and options ~= '1' or #payload > APART
       or n == MAX_BATCH or k > MAX_BATCH_KEYS then
       LATELY.put = n + k
       return nil
@@ -50,6 +53,15 @@ local function plain_arguments(args, at)
         return nil
       end
       keys[k] = key
+    end
+    if options ~= '0' then
+      local name = args[at + 2]
+      if args[at + 1] ~= 'LIMIT' or not name or name == '' or #name > MAX_TEXT or string_find(name, '\31', 1, true) then
+        LATELY.put = n + k
+        return nil
+      end
+      LIMITED_BY = LIMITED_BY or {}
+      LIMITED_BY[n], at = name, at + 2
     end
   end
   LATELY.put = n + k
@@ -107,6 +119,7 @@ end
 local function put_quickly(q, count, named, bytes)
   local c, found = q.counters, q.kept
   local payloads, counts, lanes, sets, n = PAYLOADS, COUNTS, FIELDS, SETS, q.sets
+  local limited_by, limited = LIMITED_BY, 0
   if c[N.rare] > 0 and c[N.barriers] > 0 then
     return nil
   end
@@ -124,20 +137,23 @@ local function put_quickly(q, count, named, bytes)
   local places = nodes(first, count)
   local k, free = 0, 0
   for i = 1, count do
-    local id, some = ids[i], counts[i]
+    local id, some, head = ids[i], counts[i], 'R0'
     sets[n + 1] = id
+    if limited_by and limited_by[i] then
+      head, limited = 'R@' .. two(#limited_by[i]) .. limited_by[i], limited + 1
+    end
     if some == 1 then
       k = k + 1
       local lane = lanes[k + 2]
-      sets[n + 2], sets[n + 3], sets[n + 4] = 'R0\0\1' .. lane .. payloads[i], lane, places[i]
+      sets[n + 2], sets[n + 3], sets[n + 4] = head .. '\0\1' .. lane .. payloads[i], lane, places[i]
       n = n + 4
     elseif some == 0 then
-      sets[n + 2] = 'R0\0\0' .. payloads[i]
+      sets[n + 2] = head .. '\0\0' .. payloads[i]
       n = n + 2
       free = free + 1
     else
       local node, last = places[i], k + some
-      sets[n + 2] = 'R0' .. two(some) .. table_concat(lanes, '', k + 3, last + 2) .. payloads[i]
+      sets[n + 2] = head .. two(some) .. table_concat(lanes, '', k + 3, last + 2) .. payloads[i]
       n = n + 2
       for j = k + 3, last + 2 do
         sets[n + 1], sets[n + 2] = lanes[j], node
@@ -159,6 +175,9 @@ local function put_quickly(q, count, named, bytes)
     bulk('RPUSH', free == 0 and q.fk or q.fu, ids)
   else
     push_both(q, ids)
+  end
+  if limited > 0 then
+    c[N.gated] = c[N.gated] + limited
   end
   c[N.seq] = first + count - 1
   c[N.fk], c[N.fu], c[N.lanes] = c[N.fk] + count - free, c[N.fu] + free, c[N.lanes] + named
@@ -202,13 +221,13 @@ local function plain_acks(args, at)
   return token, n - 3, joined
 end
 
--- Lists the lanes of leased records, as they are named in c. Answers how many they are, and how many bytes the
--- payloads have; nil if one is not plain. The records begin behind `after`.
+-- Lists the lanes of leased records, as they are named in c. Answers how many they are, how many bytes the
+-- payloads have, and how many limit names; nil if one is not plain. The records begin behind `after`.
 local function lanes_of(records, after, count)
   if LATELY.lanes > STAYS then
     LANES = {}
   end
-  local lanes, n, bytes = LANES, 0, 0
+  local lanes, n, bytes, limited = LANES, 0, 0, 0
   for i = after + 1, after + count do
     local record = records[i]
     if not record then
@@ -218,7 +237,14 @@ local function lanes_of(records, after, count)
     local from = string_byte(record) == 76 and 18 or 2
     local flags, high, low, long, short = string_byte(record, from, from + 4)
     if flags ~= 48 then
-      return nil
+      if flags ~= LIMITED_FLAG then
+        return nil
+      end
+      local last = from + 2 + high * 256 + low
+      limited = limited + 1
+      slots.named[limited] = string_sub(record, from + 3, last)
+      from = last
+      high, low, long, short = string_byte(record, from + 1, from + 4)
     end
     local at = from + 3
     for j = 1, high * 256 + low do
@@ -233,7 +259,7 @@ local function lanes_of(records, after, count)
     bytes = bytes + #record - at + 1
   end
   LATELY.lanes = n
-  return n, bytes
+  return n, bytes, limited
 end
 
 -- Whether these are marked with that token, each named once.
@@ -274,7 +300,7 @@ local function settle_quickly(q, token, count, joined)
       return false
     end
   end
-  local named, bytes = lanes_of(ahead, 3, count)
+  local named, bytes, limited = lanes_of(ahead, 3, count)
   if not named then
     return false
   end
@@ -286,6 +312,9 @@ local function settle_quickly(q, token, count, joined)
         return false
       end
     end
+  end
+  if limited > 0 and not slots.free_plainly(q, limited) then
+    return false
   end
   fix_reply(q, token, consumer)
   local dels, n = DELS, q.dels

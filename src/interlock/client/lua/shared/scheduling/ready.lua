@@ -7,12 +7,14 @@
 -- A cancelled message leaves its sorted set; in a list its entry stays, and is skipped. The
 -- counters have the lengths of lists and sets, and the number of stale entries of a list.
 
-local WITH_KEYS = { list = 'fk', set = 'rk', lists = N.fk, sets = N.rk, stale = N.sk }
-local WITHOUT = { list = 'fu', set = 'ru', lists = N.fu, sets = N.ru, stale = N.su }
+local WITH_KEYS = { list = 'fk', set = 'rk', lists = N.fk, sets = N.rk, stale = N.sk, moves = N.ak }
+local WITHOUT = { list = 'fu', set = 'ru', lists = N.fu, sets = N.ru, stale = N.su, moves = N.au }
 for i = 1, 2 do
   local half = i == 1 and WITH_KEYS or WITHOUT
   half.listed = { half = half, listed = true, name = half.list, count = half.lists }
   half.sorted = { half = half, listed = false, name = half.set, count = half.sets }
+  -- See slots.lua.
+  half.moved = { half = half, listed = false, name = i == 1 and 'ak' or 'au', count = half.moves, kind = i == 1 and 'keyed' or 'unkeyed' }
 end
 local KINDS = {
   any = { WITH_KEYS, WITHOUT }, keyed = { WITH_KEYS }, unkeyed = { WITHOUT },
@@ -23,7 +25,7 @@ local function ready_count(c, kind)
   local count, halves = 0, KINDS[kind]
   for i = 1, #halves do
     local half = halves[i]
-    count = count + c[half.lists] + c[half.sets] - c[half.stale]
+    count = count + c[half.lists] + c[half.sets] - c[half.stale] + c[half.moves]
   end
   return count
 end
@@ -114,13 +116,20 @@ local function sources_of(c, kind)
     if c[half.sets] > 0 then
       found[#found + 1] = half.sorted
     end
+    if c[half.moves] > 0 then
+      found[#found + 1] = half.moved
+    end
   end
   return found
 end
 
 local function entries_of(q, source, count)
-  local list = {}
-  if source.listed then
+  local list, moved = {}, source.kind and slots.moved_now(q, source.kind)
+  if moved then
+    for i = 1, math.min(#moved, 2 * count), 2 do
+      list[#list + 1] = { place = moved[i + 1], score = moved[i], source = source }
+    end
+  elseif source.listed then
     local places = redis_call('LRANGE', q[source.name], 0, count - 1)
     for i = 1, #places do
       list[i] = { place = places[i], score = 0, source = source }
@@ -159,12 +168,17 @@ local function pop_merged(q, sources, count)
   for s = 1, #sources do
     local source, used = sources[s], at[s] - 1
     if used > 0 then
-      if source.listed then
-        redis_call('LPOP', q[source.name], used)
+      local moved = source.kind and slots.moved_now(q, source.kind)
+      if moved then
+        slots.take_moved(q, source.kind, used)
       else
-        redis_call('ZREMRANGEBYRANK', q[source.name], 0, used - 1)
+        if source.listed then
+          redis_call('LPOP', q[source.name], used)
+        else
+          redis_call('ZREMRANGEBYRANK', q[source.name], 0, used - 1)
+        end
+        q.counters[source.count] = q.counters[source.count] - used
       end
-      q.counters[source.count] = q.counters[source.count] - used
     end
   end
   return places, from
@@ -237,7 +251,7 @@ end
 
 -- Whether the payloads of these messages fit into a lease. Those of plain ones are counted only if
 -- they might not: a record is longer than its payload. `bytes` are those of the first `counted`.
-local function enough(taken, sum)
+local function is_enough(taken, sum)
   local m = taken[#taken]
   sum.most = sum.most + (type(m) == 'string' and #m or size_of(m))
   if sum.most < MAX_TOLD then
@@ -258,7 +272,7 @@ local function is_alone(m)
 end
 
 -- Leases up to this many messages, in order, and their places; a plain one (see plain.lua) by its
--- record. Messages that are found to be paused are set aside (clause 22). `popped` were already
+-- record. Messages that are found to be paused (clause 22) or refused by a limit (26) are set aside. `popped` were already
 -- taken from `source`; `texts` are their records.
 local function take_ready(q, kind, count, popped, texts, source)
   local c, taken, of, keys, parked = q.counters, {}, {}, 0, 0
@@ -277,6 +291,9 @@ local function take_ready(q, kind, count, popped, texts, source)
     if pauses then
       look_at_pauses(q, found)
     end
+    if q.slots then
+      slots.look_at(q, found)
+    end
     for i = 1, #places do
       local m = found[i]
       if type(m) == 'string' then
@@ -288,17 +305,22 @@ local function take_ready(q, kind, count, popped, texts, source)
         end
         taken[#taken + 1] = m
         of[#taken] = places[i]
-        if enough(taken, sum) then
+        if is_enough(taken, sum) then
           push_back(q, places, i + 1, from, only)
           return taken, of
         end
-      elseif not m or m.gone or m.state ~= 'R' then
+      elseif not m or m.gone or m.state ~= 'R' and m.state ~= 'A' then
         local half = (only or from[i]).half
         c[half.stale] = c[half.stale] - 1
       else
-        local paused = pauses and paused_key(q, m)
-        if paused then
+        local paused, admitted, another = pauses and paused_key(q, m), true, false
+        if m.limit then
+          admitted, another = slots.admit(q, m, paused)
+        elseif paused then
           park(q, m, paused)
+          admitted = false
+        end
+        if not admitted then
           parked = parked + 1
         else
           keys = keys + #m.exclusive + #m.shared
@@ -308,12 +330,18 @@ local function take_ready(q, kind, count, popped, texts, source)
             push_back(q, places, i, from, only)
             return taken, of
           end
+          another = m.limit and slots.take(q, m)
           taken[#taken + 1] = m
           of[#taken] = places[i]
-          if enough(taken, sum) or alone then
+          if is_enough(taken, sum) or alone then
             push_back(q, places, i + 1, from, only)
             return taken, of
           end
+        end
+        if another then
+          -- It may come before the rest.
+          push_back(q, places, i + 1, from, only)
+          break
         end
       end
     end

@@ -1,0 +1,137 @@
+-- The names of limits (clause 26): as a message carries them, and as a queue declares their limits. The byte 31 is
+-- between them. A declared name that ends in '*' is a prefix.
+
+local MANY_NAMES = 10000
+
+-- A table of functions: a library is limited to 200 names.
+local limit_names = {}
+
+-- Bytes in order, whatever the server's locale says of texts.
+function limit_names.below(a, b)
+  for i = 1, math.min(#a, #b) do
+    local one, other = string_byte(a, i), string_byte(b, i)
+    if one ~= other then
+      return one < other
+    end
+  end
+  return #a < #b
+end
+
+-- The parts of a text with the byte 31 between them.
+function limit_names.parts_of(text)
+  if not string_find(text, '\31', 1, true) then
+    return { text }
+  end
+  local parts = {}
+  for part in string.gmatch(text .. '\31', '([^\31]*)\31') do
+    parts[#parts + 1] = part
+  end
+  return parts
+end
+
+-- The limits of a queue, sorted by name (clause 26).
+function limit_names.take_limits(from, option)
+  local text = take_text(from, option.bytes, option.name)
+  if text == '' then
+    return text
+  end
+  local names, most, seen_twice = {}, {}, false
+  for _, entry in ipairs(limit_names.parts_of(text)) do
+    local name, number = string_match(entry, '^(.*)=([^=]*)$')
+    if not name then
+      bad(from, option.name, nil, 'has an entry without =')
+    elseif name == '' then
+      bad(from, option.name, nil, 'has an empty name')
+    end
+    number = string_find(number, '^%d+$') and to_number(number) or 0
+    if number < 1 or number > MAX_COUNT then
+      bad(from, option.name, nil, 'has a number that is not 1 to 1,000,000,000')
+    end
+    seen_twice = seen_twice or most[name]
+    names[#names + 1], most[name] = name, number
+  end
+  if seen_twice then
+    bad(from, option.name, nil, 'has a name twice')
+  end
+  table.sort(names, limit_names.below)
+  for i = 1, #names do
+    names[i] = names[i] .. '=' .. digits(most[names[i]])
+  end
+  return table_concat(names, '\31')
+end
+
+-- The limit names of a message, sorted, each once.
+function limit_names.sort(from, text, i)
+  if not string_find(text, '\31', 1, true) then
+    return text
+  end
+  local given, names = limit_names.parts_of(text), {}
+  table.sort(given, limit_names.below)
+  for _, name in ipairs(given) do
+    if name == '' then
+      bad(from, 'messages[%d].LIMIT', i, 'has an empty name')
+    elseif name ~= names[#names] then
+      names[#names + 1] = name
+    end
+  end
+  if #given > MAX_LIMIT_NAMES then
+    bad(from, 'messages[%d].LIMIT', i, string_format('has %d names; at most %d', #given, MAX_LIMIT_NAMES))
+  end
+  return table_concat(names, '\31')
+end
+
+-- The limits that a queue declares, by the text of its option, with the names that were looked up in them.
+local LIMITS = {}
+local LIMITS_KNOWN = { count = 0, most = 100 }
+
+local function parse(text)
+  local parsed = { exact = {}, prefixes = {}, found = {}, count = 0 }
+  for name, most in string.gmatch(text, '([^\31]+)=(%d+)') do
+    if string_sub(name, -1) == '*' then
+      parsed.prefixes[#parsed.prefixes + 1] = { string_sub(name, 1, -2), to_number(most) }
+    else
+      parsed.exact[name] = to_number(most)
+    end
+  end
+  table.sort(parsed.prefixes, function(a, b)
+    return #a[1] > #b[1]
+  end)
+  return parsed
+end
+
+local function look_up_limit(parsed, name)
+  local exact = parsed.exact[name]
+  if exact then
+    return exact
+  end
+  for _, prefix in ipairs(parsed.prefixes) do
+    if string_sub(name, 1, #prefix[1]) == prefix[1] then
+      return prefix[2]
+    end
+  end
+  return NEVER
+end
+
+-- The limit of a name by the queue's option; NEVER if it has none.
+function limit_names.most_of(text, name)
+  if text == '' then
+    return NEVER
+  end
+  local parsed = LIMITS[text]
+  if not parsed then
+    if LIMITS_KNOWN.count == LIMITS_KNOWN.most then
+      LIMITS, LIMITS_KNOWN.count = {}, 0
+    end
+    parsed = parse(text)
+    LIMITS[text], LIMITS_KNOWN.count = parsed, LIMITS_KNOWN.count + 1
+  end
+  local most = parsed.found[name]
+  if not most then
+    if parsed.count == MANY_NAMES then
+      parsed.found, parsed.count = {}, 0
+    end
+    most = look_up_limit(parsed, name)
+    parsed.found[name], parsed.count = most, parsed.count + 1
+  end
+  return most
+end

@@ -1,0 +1,241 @@
+-- Whether a message may be leased by its limits, and what follows when it is, or its lease ends: see slots.lua.
+
+local KEEPER_AFTER = 64
+
+-- Keepers: a message that was passed for long gets slots as they become free, one name after another.
+
+local function kept_by(m)
+  return m.extras and m.extras.KEEPS
+end
+
+-- A keeper takes what is free of the next of its names. One that has all of its slots may be leased.
+local function advance(q, m)
+  local names, kept = slots.names(m), kept_by(m)
+  while kept < #names and slots.room(q, names[kept + 1]) > 0 do
+    kept = kept + 1
+    slots.of(q, names[kept]).kept = true
+  end
+  if kept > kept_by(m) then
+    extra(m, 'KEEPS', kept)
+    changed(q, m)
+    if kept == #names then
+      slots.move(q, slots.kind_of(m), 0 - priority_of(m), m.place)
+    end
+  end
+end
+
+local function become_keeper(q, m)
+  local names = slots.names(m)
+  for _, name in ipairs(names) do
+    if slots.of(q, name).keeper then
+      return false
+    end
+  end
+  for _, name in ipairs(names) do
+    slots.of(q, name).keeper = m.place
+  end
+  extra(m, 'KEEPS', 0)
+  redis_call('SADD', q.keep, m.place)
+  advance(q, m)
+  return true
+end
+
+-- A keeper gives up what it keeps, or has been leased by it.
+local function stop_keeping(q, m)
+  for _, name in ipairs(slots.names(m)) do
+    local s = slots.of(q, name)
+    s.keeper, s.kept = false, false
+  end
+  extra(m, 'KEEPS', nil)
+  redis_call('SREM', q.keep, m.place)
+end
+
+-- It no longer waits for a name; the caller gives it another state.
+local function stop_waiting(q, m)
+  q.counters[N.limited] = q.counters[N.limited] - 1
+  if m.extras and m.extras.PASSES then
+    extra(m, 'PASSES', nil)
+  end
+end
+
+-- Whether a message that came up may be leased by its limits. If not, it waits for a name, or under the key
+-- that is paused; the second answer is whether another message may be leased instead.
+function slots.admit(q, m, paused)
+  if kept_by(m) then
+    return true
+  end
+  local names = slots.names(m)
+  local waited = m.state == 'A' and names[m.aside]
+  if waited and slots.room(q, waited) < 1 then
+    slots.enter_line(q, m, waited)
+    return false
+  end
+  if paused then
+    if waited then
+      stop_waiting(q, m)
+    end
+    park(q, m, paused)
+    return false, waited and slots.move_first(q, waited)
+  end
+  local full = 1
+  while full <= #names and slots.room(q, names[full]) > 0 do
+    full = full + 1
+  end
+  if full > #names then
+    return true
+  end
+  local passes = 0
+  if waited then
+    passes = (m.extras and m.extras.PASSES or 0) + 1
+    extra(m, 'PASSES', passes)
+  else
+    q.counters[N.limited] = q.counters[N.limited] + 1
+  end
+  m.state, m.aside = 'A', full
+  changed(q, m)
+  if passes < KEEPER_AFTER or not become_keeper(q, m) then
+    slots.enter_line(q, m, names[full])
+  end
+  return false, waited and slots.move_first(q, waited)
+end
+
+-- A message is leased. Answers whether another one may be, because a limit was raised.
+function slots.take(q, m)
+  local any = false
+  if kept_by(m) then
+    stop_keeping(q, m)
+  end
+  if m.state == 'A' then
+    stop_waiting(q, m)
+  end
+  for _, name in ipairs(slots.names(m)) do
+    local s = slots.of(q, name)
+    s.leased = s.leased + 1
+    any = s.raised and slots.move_first(q, name) or any
+  end
+  return any
+end
+
+-- The lease of a message ends.
+function slots.free(q, m)
+  local names = slots.names(m)
+  for _, name in ipairs(names) do
+    local s = slots.of(q, name)
+    s.leased = s.leased - 1
+  end
+  for _, name in ipairs(names) do
+    local keeper = slots.of(q, name).keeper
+    if keeper then
+      advance(q, message_at(q, keeper))
+    end
+  end
+  for _, name in ipairs(names) do
+    slots.move_first(q, name)
+  end
+end
+
+-- A message in line, or a keeper, is cancelled, or a key of a keeper is paused. The caller gives it another state.
+function slots.leave(q, m)
+  local names, kept = slots.names(m), kept_by(m)
+  if kept then
+    if kept == #names then
+      slots.remove(q, m)
+    end
+    stop_keeping(q, m)
+    for i = 1, kept do
+      slots.move_first(q, names[i])
+    end
+  elseif not slots.remove(q, m, names[m.aside]) then
+    slots.move_first(q, names[m.aside])
+  end
+  stop_waiting(q, m)
+end
+
+-- The keepers that hold one of these keys.
+function slots.keepers_on(q, keys)
+  local asked, found = {}, {}
+  for i = 1, #keys do
+    asked[keys[i]] = true
+  end
+  for _, m in ipairs(messages_at(q, redis_call('SMEMBERS', q.keep))) do
+    local holds = false
+    for _, list in ipairs({ m.exclusive, m.shared }) do
+      for _, key in ipairs(list) do
+        holds = holds or asked[key]
+      end
+    end
+    found[#found + 1] = holds and m or nil
+  end
+  return found
+end
+
+-- The limits of the queue were changed.
+function slots.configure(q)
+  local names = redis_call('ZRANGE', q.sn, 0, -1)
+  for _, s in pairs(q.slots) do
+    s.most = false
+  end
+  for _, name in ipairs(names) do
+    local keeper = slots.of(q, name).keeper
+    if keeper then
+      advance(q, message_at(q, keeper))
+    end
+  end
+  for _, name in ipairs(names) do
+    slots.of(q, name).raised = true
+    slots.move_first(q, name)
+  end
+end
+
+-- Plain messages (see plain.lua), by the limit name of each: the first few of this list.
+slots.named = {}
+
+-- Takes a slot for each, if there is one; answers whether it did. This many of them waited for their name.
+function slots.take_plainly(q, count, waited)
+  local names, found, taken = slots.named, q.slots, 0
+  slots.read(q, names, count)
+  while taken < count do
+    local name = names[taken + 1]
+    local s = found[name]
+    local leased = s.leased
+    if s.raised or leased + (s.kept and 1 or 0) >= slots.most_of(q, name, s) then
+      break
+    end
+    s.leased, taken = leased + 1, taken + 1
+  end
+  if taken == count then
+    if waited > 0 then
+      q.counters[N.limited] = q.counters[N.limited] - waited
+    end
+    return true
+  end
+  for i = 1, taken do
+    local s = found[names[i]]
+    s.leased = s.leased - 1
+  end
+  return false
+end
+
+-- Frees the slot of each; answers whether it did.
+function slots.free_plainly(q, count)
+  local names, found, listed = slots.named, q.slots, false
+  slots.read(q, names, count)
+  for i = 1, count do
+    local s = found[names[i]]
+    if s.keyed then
+      if s.keeper then
+        return false
+      end
+      listed = true
+    end
+  end
+  for i = 1, count do
+    local s = found[names[i]]
+    s.leased = s.leased - 1
+    if listed and s.keyed and s.keyed + s.unkeyed > 0 then
+      slots.move_first(q, names[i])
+    end
+  end
+  q.counters[N.gated] = q.counters[N.gated] - count
+  return true
+end
