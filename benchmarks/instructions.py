@@ -52,6 +52,7 @@ class Operation:
 QUEUE = "queue.Queue"
 QUEUE_BATCHES = "queue.Queue, batches"
 SIMPLE_QUEUE = "queue.SimpleQueue"
+NO_LIMIT = "1 key, no limit"
 
 OPERATIONS = (
     Operation(QUEUE, peers.queue_cycle),
@@ -63,6 +64,9 @@ OPERATIONS = (
     Operation("single/4-keys", single.with_keys(4), QUEUE),
     Operation("single/batches", single.in_batches, QUEUE_BATCHES),
     Operation("single/simple-queue", single.with_keys(1), SIMPLE_QUEUE),
+    Operation(NO_LIMIT, single.limited(0)),
+    Operation("single/limited-10", single.limited(10), NO_LIMIT),
+    Operation("single/limited-10000", single.limited(10_000), NO_LIMIT),
     *(Operation(f"dict {name}", counted.of_dict(name)) for name in counted.NAMES),
     *(
         Operation(f"table/{name}", counted.ours(name), f"dict {name.replace('object', 'row')}")

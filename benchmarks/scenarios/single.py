@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import cycle
+from typing import Any
 
 from benchmarks import peers
 from benchmarks.drive import Clock
@@ -48,6 +49,31 @@ def with_keys(count: int) -> Callable[..., Sample]:
         clock = Clock()
         for item, keys in zip(range(messages), cycle(sets), strict=False):
             put(item, keys=keys)
+            lease = get()
+            if lease.payload is not item:
+                lost += 1
+            lease.ack()
+        return Sample.each(clock.seconds(), messages, lost=lost)
+
+    return run
+
+
+def limited(count: int) -> Callable[..., Sample]:
+    """Return a run of cycles of one message with a key and one of `count` limit names.
+
+    No limit is ever reached; 0 names: the same without a limit.
+    """
+    keys = [f"account:{number}" for number in range(LANES)]
+    names = [f"bank:{number}" for number in range(count)]
+
+    def run(messages: int = OURS // 2) -> Sample:
+        queue: KeyedQueue[int] = KeyedQueue(limits={"bank:*": 4} if count else None)
+        options: list[dict[str, Any]] = [{"limit": name} for name in names] or [{}]
+        put, get = queue.put, queue.get
+        lost = 0
+        clock = Clock()
+        for item, key, given in zip(range(messages), cycle(keys), cycle(options), strict=False):
+            put(item, keys=key, **given)
             lease = get()
             if lease.payload is not item:
                 lost += 1
@@ -103,6 +129,16 @@ ROWS = (
         bar=0.07,
         prototype=0.043,
         pair=alternating(in_batches, lambda: peers.queue_batches(PEER // BATCH * BATCH, BATCH)),
+    ),
+    *(
+        Row(
+            name=f"single/limited-{count}",
+            title=f"put+get+ack, 1 str key and one of {count:,} limits",
+            peer="the same without a limit",
+            bar=1.2,
+            pair=alternating(limited(count), limited(0)),
+        )
+        for count in (10, 10_000)
     ),
     Row(
         name="single/simple-queue",

@@ -271,37 +271,42 @@ fn the_text_of_a_schedule_parses_to_the_same_schedule() {
 /// Messages of several names that are passed until they keep slots, cancelled or paused meanwhile.
 #[test]
 fn messages_that_are_passed_too_often_keep_slots() {
-    let limits = Limits::parse(b"a=1\x1fb=1\x1fc=2").expect("it is well formed");
+    let limits = Limits::parse(b"a=1\x1fb=1").expect("it is well formed");
     let mut kept = 0;
-    for seed in 0..20 {
+    for seed in 0..40 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let options = Options { limits: limits.clone(), ..endless() };
         let mut runner = Runner::new(options.clone());
-        let (mut calls, mut leased, mut ids) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut calls, mut leased) = (Vec::new(), Vec::new());
+        let (mut last, mut several_named) = (0, Vec::new());
         for now in 1..3_000 {
             let several = rng.usize(0..12) == 0;
-            let name = |rng: &mut fastrand::Rng| [b"a", b"b", b"c"][rng.usize(0..3)].to_vec();
-            let call = match rng.u32(0..1_000) {
-                0..=249 => Call::Put(PutCall {
+            let name = |rng: &mut fastrand::Rng| [b"a", b"b"][rng.usize(0..2)].to_vec();
+            // What is freed is taken at once: with two names free, a message with both is not passed.
+            let acked = matches!(calls.last(), Some((_, Call::Ack { .. })));
+            let call = match rng.u32(0..4_000) {
+                _ if acked => lease(1),
+                0..=1799 => Call::Put(PutCall {
                     limit: (0..if several { 3 } else { 1 }).map(|_| name(&mut rng)).collect(),
                     keys: if several { vec![b"k".to_vec()] } else { Vec::new() },
                     priority: i8::from(several),
                     ..PutCall::default()
                 }),
-                250..=349 if !leased.is_empty() => {
+                1800..=2999 if !leased.is_empty() => {
                     Call::Ack { token: leased.swap_remove(rng.usize(0..leased.len())) }
                 }
-                350..=399 if !ids.is_empty() => {
-                    Call::Explain { id: ids[rng.usize(0..ids.len())], limit: 100 }
+                3000..=3599 => Call::Explain { id: last, limit: 100 },
+                3600..=3601 if !several_named.is_empty() => {
+                    Call::Cancel { id: several_named.remove(0) }
                 }
-                650 if !ids.is_empty() => Call::Cancel { id: ids[rng.usize(0..ids.len())] },
-                651 => Call::Pause { key: Some(b"k".to_vec()) },
-                652..=669 => Call::Resume { key: Some(b"k".to_vec()) },
+                3602 => Call::Pause { key: Some(b"k".to_vec()) },
+                3603..=3660 => Call::Resume { key: Some(b"k".to_vec()) },
                 _ => lease(1),
             };
             match runner.apply(&Step { now, call: call.clone() }) {
                 Answer::Leased(granted) => leased.extend(granted.iter().map(|one| one.token)),
-                Answer::Put(puts) => ids.push(puts[0].id),
+                Answer::Put(puts) if several => several_named.push(puts[0].id),
+                Answer::Put(puts) => last = puts[0].id,
                 Answer::Explained(Some(explained)) => {
                     let limits = explained.nodes.iter().flat_map(|node| &node.limits);
                     kept += limits.filter(|full| full.keeper.is_some()).count();
@@ -312,5 +317,5 @@ fn messages_that_are_passed_too_often_keep_slots() {
         }
         agree(options, calls);
     }
-    assert!(kept > 0, "no message kept a slot");
+    assert!(kept > 5, "slots were kept {kept} times");
 }

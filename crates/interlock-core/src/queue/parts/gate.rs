@@ -7,16 +7,24 @@
 //! message of each name with room, and nothing is scanned.
 
 use std::collections::BTreeSet;
+use std::hash::{BuildHasherDefault, Hasher};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashTable};
 
+use crate::key::KeyRef;
 use crate::queue::parts::ready::Ticket;
 use crate::queue::parts::slab::NONE;
-use crate::queue::types::limits::{joined, names_of, Limits};
+use crate::queue::types::limits::{joined, names_of, Limits, BETWEEN};
 use crate::queue::types::Kind;
 
 /// Refusals, after the first, that make a message with several names a keeper.
 const PASSED: u8 = 64;
+
+/// Names of a message at most.
+const NAMES: usize = 8;
+
+/// Names that are kept although no message has them: making one anew costs more than all else that a limit does.
+const IDLE: usize = 64;
 
 /// Messages in line: without keys, and with keys.
 type Lines = [BTreeSet<Ticket>; 2];
@@ -24,6 +32,7 @@ type Lines = [BTreeSet<Ticket>; 2];
 #[derive(Debug)]
 struct Name {
     text: Box<[u8]>,
+    hash: u64,
     /// `None`: not limited.
     most: Option<u32>,
     /// Unsettled messages with the name.
@@ -42,11 +51,46 @@ impl Name {
     }
 }
 
+/// The names of a message, in the order of their bytes.
+#[derive(Clone, Copy, Debug)]
+struct Names {
+    len: u8,
+    places: [u32; NAMES],
+}
+
+impl std::ops::Deref for Names {
+    type Target = [u32];
+
+    fn deref(&self) -> &[u32] {
+        &self.places[..usize::from(self.len)]
+    }
+}
+
+/// Slots of messages are no input of users, so that any hash that spreads them will do.
+#[derive(Default)]
+struct SlotHasher(u64);
+
+impl Hasher for SlotHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
+    }
+
+    #[inline]
+    fn write_u32(&mut self, slot: u32) {
+        self.0 = (self.0 ^ u64::from(slot)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        // The table takes its highest bits and its lowest ones.
+        self.0 ^ self.0 >> 32
+    }
+}
+
 /// The part of a message that limits need.
 #[derive(Debug)]
 struct Carried {
-    /// In the order of their bytes.
-    names: Box<[u32]>,
+    names: Names,
     /// Its ticket while it is in a line or offered.
     ticket: Option<Ticket>,
     keyed: bool,
@@ -56,6 +100,32 @@ struct Carried {
     keeps: bool,
     /// Number of its first names of which it keeps a slot.
     slots: u8,
+}
+
+impl Carried {
+    /// Whatever it waited for is forgotten. Returns whether it waited.
+    fn come_up(&mut self, names: &mut [Name], offered: &mut Lines) -> bool {
+        let waited = self.waits_for != NONE;
+        if waited {
+            if let Some(ticket) = self.ticket.take() {
+                offered[usize::from(self.keyed)].remove(&ticket);
+                let line = &mut names[self.waits_for as usize].line;
+                line[usize::from(self.keyed)].remove(&ticket);
+            }
+        }
+        (self.waits_for, self.passed, self.keeps, self.slots) = (NONE, 0, false, 0);
+        waited
+    }
+
+    /// What it keeps is free.
+    fn drop_kept(&self, names: &mut [Name]) {
+        if self.keeps {
+            for &at in self.names.iter() {
+                let name = &mut names[at as usize];
+                (name.keeper, name.kept) = (NONE, false);
+            }
+        }
+    }
 }
 
 /// A full name of a message that waits: for explanations.
@@ -73,9 +143,12 @@ pub struct Gate {
     limits: Limits,
     names: Vec<Name>,
     free: Vec<u32>,
-    places: HashMap<Box<[u8]>, u32, std::hash::RandomState>,
+    /// By their texts.
+    places: HashTable<u32>,
+    /// Names that no message has.
+    idle: usize,
     /// By the message's slot.
-    carried: HashMap<u32, Carried, std::hash::RandomState>,
+    carried: HashMap<u32, Carried, BuildHasherDefault<SlotHasher>>,
     /// First in line at names with room.
     offered: Lines,
     /// Messages that wait for a name.
@@ -120,8 +193,16 @@ impl Gate {
 
     /// A message enters with these names, joined.
     pub fn enter(&mut self, message: u32, names: &[u8]) {
-        let names = names_of(names).unwrap_or_default();
-        let names = names.into_iter().map(|name| self.carry(name)).collect();
+        let mut known = Names { len: 0, places: [NONE; NAMES] };
+        let mut add = |name: &[u8]| {
+            known.places[usize::from(known.len)] = self.carry(name);
+            known.len += 1;
+        };
+        match names.contains(&BETWEEN) {
+            false => add(names),
+            true => names_of(names).unwrap_or_default().into_iter().take(NAMES).for_each(add),
+        }
+        let names = known;
         self.carried.insert(
             message,
             Carried {
@@ -137,12 +218,16 @@ impl Gate {
     }
 
     fn carry(&mut self, name: &[u8]) -> u32 {
-        if let Some(&at) = self.places.get(name) {
-            self.names[at as usize].unsettled += 1;
+        let hash = KeyRef::new(name).hash;
+        if let Some(at) = self.place_of(hash, name) {
+            let known = &mut self.names[at as usize];
+            self.idle -= usize::from(known.unsettled == 0);
+            known.unsettled += 1;
             return at;
         }
         let new = Name {
             text: name.into(),
+            hash,
             most: self.limits.most(name),
             unsettled: 1,
             leased: 0,
@@ -160,8 +245,13 @@ impl Gate {
                 self.names.len() as u32 - 1
             }
         };
-        self.places.insert(name.into(), at);
+        let names = &self.names;
+        self.places.insert_unique(hash, at, |&at| names[at as usize].hash);
         at
+    }
+
+    fn place_of(&self, hash: u64, name: &[u8]) -> Option<u32> {
+        self.places.find(hash, |&at| *self.names[at as usize].text == *name).copied()
     }
 
     /// The names of a message, joined; empty: it has none.
@@ -231,7 +321,7 @@ impl Gate {
         let carried = self.carried.get_mut(&message).expect("it has names");
         (carried.keeps, carried.slots) = (true, 0);
         (carried.ticket, carried.keyed) = (Some(ticket), keyed);
-        for &at in &carried.names {
+        for &at in carried.names.iter() {
             self.names[at as usize].keeper = message;
         }
         self.advance(message);
@@ -271,38 +361,28 @@ impl Gate {
     }
 
     fn offer_all(&mut self, message: u32) {
-        let names = self.carried.get(&message).map(|carried| carried.names.clone());
-        names.into_iter().flatten().for_each(|at| self.offer(at));
+        let names = self.carried[&message].names;
+        names.iter().for_each(|&at| self.offer(at));
     }
 
     /// A message that has room is leased.
     pub fn lease(&mut self, message: u32) {
-        let carried = self.carried.get_mut(&message).expect("it has names");
-        for &at in &carried.names {
-            let name = &mut self.names[at as usize];
-            if carried.keeps {
-                (name.keeper, name.kept) = (NONE, false);
-            }
-            name.leased += 1;
+        let Gate { carried, names, offered, waiting, .. } = self;
+        let carried = carried.get_mut(&message).expect("it has names");
+        carried.drop_kept(names);
+        for &at in carried.names.iter() {
+            names[at as usize].leased += 1;
         }
-        self.come_up(message);
-        self.offer_all(message);
+        *waiting -= usize::from(carried.come_up(names, offered));
+        let carried_names = carried.names;
+        carried_names.iter().for_each(|&at| self.offer(at));
     }
 
-    /// Whatever it waited for is forgotten. Returns whether it waited.
-    fn come_up(&mut self, message: u32) -> bool {
-        let carried = self.carried.get_mut(&message).expect("it has names");
-        let waited = carried.waits_for != NONE;
-        if waited {
-            self.waiting -= 1;
-            if let Some(ticket) = carried.ticket.take() {
-                self.offered[usize::from(carried.keyed)].remove(&ticket);
-                let line = &mut self.names[carried.waits_for as usize].line;
-                line[usize::from(carried.keyed)].remove(&ticket);
-            }
-        }
-        (carried.waits_for, carried.passed, carried.keeps, carried.slots) = (NONE, 0, false, 0);
-        waited
+    /// Whatever it waited for is forgotten.
+    fn come_up(&mut self, message: u32) {
+        let Gate { carried, names, offered, waiting, .. } = self;
+        let carried = carried.get_mut(&message).expect("it has names");
+        *waiting -= usize::from(carried.come_up(names, offered));
     }
 
     /// A message that came up is set aside under a pause.
@@ -313,39 +393,42 @@ impl Gate {
 
     /// A lease of a message ended.
     pub fn end_lease(&mut self, message: u32) {
-        for &at in &self.carried[&message].names {
+        let names = self.carried[&message].names;
+        for &at in names.iter() {
             self.names[at as usize].leased -= 1;
         }
-        self.offer_all(message);
+        names.iter().for_each(|&at| self.offer(at));
     }
 
     /// A message is settled or cancelled, and is not leased.
     pub fn leave(&mut self, message: u32) {
-        self.drop_kept(message);
-        self.come_up(message);
-        self.offer_all(message);
-        let Some(carried) = self.carried.remove(&message) else { return };
-        for at in carried.names {
+        let Some(mut left) = self.carried.remove(&message) else { return };
+        left.drop_kept(&mut self.names);
+        self.waiting -= usize::from(left.come_up(&mut self.names, &mut self.offered));
+        for &at in left.names.iter() {
+            self.offer(at);
             let name = &mut self.names[at as usize];
             name.unsettled -= 1;
-            if name.unsettled == 0 {
-                let text = std::mem::take(&mut name.text);
-                self.places.remove(&text);
-                self.free.push(at);
-            }
+            self.idle += usize::from(name.unsettled == 0);
         }
-        if self.carried.is_empty() {
+        if self.carried.is_empty() && self.names.len() > 4 * IDLE {
             *self = Gate { limits: std::mem::take(&mut self.limits), ..Gate::default() };
+        } else if self.idle > IDLE {
+            left.names.iter().for_each(|&at| self.forget(at));
         }
     }
 
-    fn drop_kept(&mut self, message: u32) {
-        let carried = &self.carried[&message];
-        if carried.keeps {
-            for &at in &carried.names {
-                let name = &mut self.names[at as usize];
-                (name.keeper, name.kept) = (NONE, false);
+    /// Forgets a name that no message has.
+    fn forget(&mut self, at: u32) {
+        let name = &mut self.names[at as usize];
+        if name.unsettled == 0 {
+            let hash = name.hash;
+            name.text = Box::default();
+            if let Ok(entry) = self.places.find_entry(hash, |&place| place == at) {
+                entry.remove();
             }
+            self.free.push(at);
+            self.idle -= 1;
         }
     }
 
@@ -361,8 +444,8 @@ impl Gate {
     /// A key of a keeper was paused: what it keeps is free, and it is ready as if it had just become so.
     /// Returns its ticket, and whether it has keys.
     pub fn release(&mut self, message: u32) -> Option<(Ticket, bool)> {
-        self.drop_kept(message);
-        let carried = &self.carried[&message];
+        let carried = self.carried.get_mut(&message).expect("a keeper has names");
+        carried.drop_kept(&mut self.names);
         let (ticket, keyed) = (carried.ticket, carried.keyed);
         self.come_up(message);
         self.offer_all(message);
@@ -378,15 +461,14 @@ impl Gate {
         for name in &mut self.names {
             name.most = self.limits.most(&name.text);
         }
-        let mut named: Vec<u32> = self.places.values().copied().collect();
-        named.sort_unstable();
-        named.into_iter().for_each(|at| self.offer(at));
+        // One that is forgotten has nothing in line.
+        (0..self.names.len() as u32).for_each(|at| self.offer(at));
     }
 
     /// The names of a message that have no room for it.
     pub fn full(&self, message: u32) -> impl Iterator<Item = Full<'_>> {
         let carried = self.carried.get(&message);
-        let names = carried.into_iter().flat_map(|carried| &carried.names);
+        let names = carried.into_iter().flat_map(|carried| carried.names.iter());
         names.map(|&at| &self.names[at as usize]).filter_map(move |name| {
             let mine = name.kept && name.keeper == message;
             let most = name.most.filter(|_| !name.has_room() && !mine)?;
@@ -397,7 +479,7 @@ impl Gate {
 
     /// Returns whether a message has this name.
     pub fn has_name(&self, message: u32, name: &[u8]) -> bool {
-        let Some(&at) = self.places.get(name) else { return false };
+        let Some(at) = self.place_of(KeyRef::new(name).hash, name) else { return false };
         self.carried.get(&message).is_some_and(|carried| carried.names.contains(&at))
     }
 
@@ -411,7 +493,7 @@ impl Gate {
 
     /// A leased message is restored.
     pub fn restore_leased(&mut self, message: u32) {
-        for &at in &self.carried[&message].names {
+        for &at in self.carried[&message].names.iter() {
             self.names[at as usize].leased += 1;
         }
     }
