@@ -114,7 +114,7 @@ def test_the_parts_do_their_work_with_the_rights_of_the_page(
     assert reader.job(stub, 1).result(20) == 1
     assert (reader.job(stub, 3).state(), reader.job(stub, 4).state()) == ("dead", "gone")
     out = capsys.readouterr().out
-    assert "dead     1" in out and "row 1: no such row" in out and "row 3: dead" in out
+    assert "dead     1" in out and "row 1: it was settled as" in out and "row 3: dead" in out
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -14,6 +14,7 @@ OF_ONE_FACE = {
     "aio",
     "bury",
     "cancel",
+    "configure",
     "dead_letters",
     "discard",
     "explain",

@@ -349,7 +349,7 @@ def test_settled_leases_leave_nothing_behind(queue: RemoteQueue[Any]) -> None:
     del leases
     gc.collect()
     assert not queue._client._sessions.renewer._held
-    assert not [one for one in gc.get_objects() if isinstance(one, Grant)]
+    assert not [one for one in gc.get_objects() if type(one) is Grant]
 
 
 # -- Handles, threads and processes ---------------------------------------------------------------

@@ -28,9 +28,12 @@ def names(function: Any) -> list[str]:
 @pytest.mark.parametrize("name", sorted({*public(interlock.KeyedQueue)} - IN_PROCESS))
 def test_a_remote_queue_has_the_methods_of_the_queue_in_process(name: str) -> None:
     there = names(getattr(interlock.RemoteQueue, name))
-    assert there[: len(names(getattr(interlock.KeyedQueue, name)))] == names(
-        getattr(interlock.KeyedQueue, name)
-    )
+    here = names(getattr(interlock.KeyedQueue, name))
+    if name == "configure":
+        # It has keywords alone, and those of a queue in one process are among them.
+        assert {*here} <= {*there}
+    else:
+        assert there[: len(here)] == here
 
 
 @pytest.mark.parametrize("name", sorted(public(interlock.RemoteQueue)))

@@ -21,6 +21,8 @@ def in_python(option: Option) -> object:
     """The default of an option in the units of Python."""
     if option.words:
         return option.default
+    if option.default == "":
+        return None
     assert isinstance(option.default, int)
     scale = 1e6 if option.micros else 1000 if option.name == "FACTOR" else 1
     return bool(option.default) if option.type == "bool" else option.default / scale

@@ -144,7 +144,8 @@ def test_a_stopped_worker_returns_the_messages_queued_in_a_process_at_once(
         else:
             assert not worker.stop(timeout)
     begun = [number for what, _, number, _ in events(tmp_path) if what == "begun"]
-    assert begun == list(range(41))
+    # On a busy machine some are taken back from behind one that seems slow, and begin later.
+    assert sorted(begun) == list(range(41))
     stopped = sum("was stopped while" in one.msg for one in caplog.records)
     assert stopped == (0 if timeout is None else 1)
     found = queue.stats()

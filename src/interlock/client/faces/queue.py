@@ -71,17 +71,17 @@ class RemoteQueue(Generic[T]):
         dedup: str | None = None,
         barrier: bool = False,
         quiet: bool = False,
+        limit: Names | None = None,
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
-        limit: Names | None = None,
     ) -> int:
         """Put a message and return its id; see ``KeyedQueue.put``.
 
         Args:
+            limit: a name of a concurrency limit, or several; see ``KeyedQueue.put``.
             retry: the message's own retry policy. Default: the queue's.
             result_ttl: seconds for which its result is kept after settlement. Default 0: not at
                 all.
-            limit: a name of a concurrency limit, or several; see ``KeyedQueue.put``.
 
         Raises:
             Full: there was no room in time; or the engine is at its memory limit.
@@ -111,9 +111,9 @@ class RemoteQueue(Generic[T]):
         dedup: str | None = None,
         barrier: bool = False,
         quiet: bool = False,
+        limit: Names | None = None,
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
-        limit: Names | None = None,
     ) -> Put:
         """Put as ``put``; also return whether the dedup string was known, so nothing was put."""
         return self._sessions.put(
@@ -133,9 +133,9 @@ class RemoteQueue(Generic[T]):
         dedup: str | None = None,
         barrier: bool = False,
         quiet: bool = False,
+        limit: Names | None = None,
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
-        limit: Names | None = None,
     ) -> int:
         """Put as ``put``, without waiting for room: raise ``Full`` immediately if it is full."""
         done = self._sessions.put(

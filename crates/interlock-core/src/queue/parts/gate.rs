@@ -66,7 +66,7 @@ impl std::ops::Deref for Names {
     }
 }
 
-/// Slots of messages are no input of users, so that any hash that spreads them will do.
+/// Users do not choose the slots of messages, so that any hash that spreads them will do.
 #[derive(Default)]
 struct SlotHasher(u64);
 
@@ -117,7 +117,7 @@ impl Carried {
         waited
     }
 
-    /// What it keeps is free.
+    /// Frees what it keeps.
     fn drop_kept(&self, names: &mut [Name]) {
         if self.keeps {
             for &at in self.names.iter() {
