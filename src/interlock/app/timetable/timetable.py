@@ -120,7 +120,7 @@ class Timetable(Mapping[str, Entry]):
             raise KeyError(f"change(): there is no stored entry {name!r}; add() stores one")
         self._set(entry)
         if queue != entry.queue:
-            self._order(queue, Timer(name, "", "", "skip", 0, change="remove"))
+            self._unset(queue, name)
 
     def remove(self, name: str) -> bool:
         """Remove a stored entry. Returns False if there is none of this name.
@@ -130,7 +130,7 @@ class Timetable(Mapping[str, Entry]):
         queue = self._queue_of(name)
         if queue is None:
             return False
-        self._order(queue, Timer(name, "", "", "skip", 0, change="remove"))
+        self._unset(queue, name)
         return True
 
     def stored(self) -> list[Timer]:
@@ -175,6 +175,9 @@ class Timetable(Mapping[str, Entry]):
 
     def _set(self, entry: Entry) -> None:
         self._order(entry.queue, msgspec.structs.replace(timers.timer(entry, 0), change="set"))
+
+    def _unset(self, queue: str, name: str) -> None:
+        self._order(queue, Timer(name, "", "", "skip", 0, change="remove"))
 
     def _order(self, queue: str, change: Timer) -> None:
         """Put a change, behind all that is known of its entry.

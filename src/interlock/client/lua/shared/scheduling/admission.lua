@@ -116,6 +116,16 @@ function slots.take(q, m)
   return any
 end
 
+-- The keepers of these names take what is free.
+function slots.advance_keepers(q, names)
+  for _, name in ipairs(names) do
+    local keeper = slots.of(q, name).keeper
+    if keeper then
+      advance(q, message_at(q, keeper))
+    end
+  end
+end
+
 -- The lease of a message ends.
 function slots.free(q, m)
   local names = slots.names(m)
@@ -123,12 +133,7 @@ function slots.free(q, m)
     local s = slots.of(q, name)
     s.leased = s.leased - 1
   end
-  for _, name in ipairs(names) do
-    local keeper = slots.of(q, name).keeper
-    if keeper then
-      advance(q, message_at(q, keeper))
-    end
-  end
+  slots.advance_keepers(q, names)
   for _, name in ipairs(names) do
     slots.move_first(q, name)
   end
@@ -175,12 +180,7 @@ function slots.configure(q)
   for _, s in pairs(q.slots) do
     s.most = false
   end
-  for _, name in ipairs(names) do
-    local keeper = slots.of(q, name).keeper
-    if keeper then
-      advance(q, message_at(q, keeper))
-    end
-  end
+  slots.advance_keepers(q, names)
   for _, name in ipairs(names) do
     slots.of(q, name).raised = true
     slots.move_first(q, name)
