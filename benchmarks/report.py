@@ -98,7 +98,7 @@ class Result:
             spread = f"{min(figures):.3g} – {max(figures):.3g}"
             ratio = f"{median(figures):.3g}"
         peer, faults = "", f"{self.faults('ours'):,}"
-        if theirs:
+        if theirs and row.peer:
             peer = f"{_amount(median(theirs), row.unit)} {row.peer}"
             faults += f" / {self.faults('peer'):,}"
         mine = _amount(median(ours), row.unit)

@@ -66,7 +66,7 @@ def figures(run: Path, table: str) -> str:
     machine = head[0].removeprefix("# ")
     link = f"[{run.name}](runs/{run.name}/summary.md)"
     # The version is in one place only.
-    versions = re.sub(r"interlock [0-9.]+ \((\w+).*?\)", r"commit \1", head[2])
+    versions = re.sub(r"interlock \S+ \((\w+).*?\)", r"commit \1", head[2])
     said = f"Taken {machine}, with {versions} All of the run: {link}."
     missed = [line.removeprefix("- ") for line in lines if line.startswith("- Bars missed")]
     return "\n".join([*shown, "", said, *missed]) + "\n"

@@ -14,7 +14,9 @@ from interlock import JobFailed, Reject, ResultGone, WouldDeadlock
 from interlock.app import App, envelope
 from interlock.app.row import ROW
 from interlock.outbox import Outbox, RowJob
+from interlock.outbox.postgres import schema
 from interlock.outbox.rows import Reference
+from interlock.outbox.sqlite import schema as sqlite_schema
 from interlock.retry import Retry
 from tests.outbox.conftest import Side
 from tests.worker.workers import wait_for
@@ -96,6 +98,21 @@ def test_a_job_is_awaited_by_coroutines_at_once(running: Place) -> None:
 
     assert asyncio.run(all_of_them()) == [{"twice": 2 * n} for n in range(600)]
     assert asyncio.run(jobs[0].astate()) == "acked"
+
+
+def test_rows_of_the_version_without_results_are_kept_and_have_results_after_the_upgrade(
+    place: Place,
+) -> None:
+    kept, dead = (send(place, place.double, n) for n in (4, 5))
+    place.side.ask(f"update @ set state = 'dead', attempts = 2 where id = {dead.id}")
+    place.side.ask("drop table @_results")
+    version = (sqlite_schema if place.side.is_file else schema).VERSION
+    place.side.ask(f"update @_meta set version = {version - 1}")
+    place.outbox.migrate()
+    assert place.side.ask("select version from @_meta") == [(version,)]
+    with place.app.worker(threads=1):
+        assert kept.result(20) == {"twice": 8}
+    assert place.side.ask("select id, attempts from @ where state = 'dead'") == [(dead.id, 2)]
 
 
 def test_before_the_commit_and_after_a_rollback_there_is_no_result(running: Place) -> None:
