@@ -115,6 +115,12 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def what_other_modules_left_is_no_garbage() -> None:
+    # Nor through what was imported since: some of them collect garbage hundreds of times.
+    gc.freeze()
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     os.close(config.stash[STDERR])
 

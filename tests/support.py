@@ -67,7 +67,7 @@ def until(holds: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline, "what was waited for did not happen"
-        time.sleep(0)
+        time.sleep(0.001)
 
 
 def collect() -> None:

@@ -48,9 +48,11 @@ class StepClock:
             # only makes it ask again.
             for kind in ("wake:any", "wake:keyed", "wake:unkeyed"):
                 self._connection.lpush(f"il:{{{queue}}}:{kind}", *["1"] * 4)
-            putters: Any = self._connection.zrange(f"il:{{{queue}}}:w:room", 0, -1)
-            for putter in putters:
-                self._connection.lpush(f"il:{{{queue}}}:room:{putter.decode()}", "1")
+            # So does one that waits for room, and one for the end of a message, or of all.
+            for line in ("room", "settled"):
+                waiting: Any = self._connection.zrange(f"il:{{{queue}}}:w:{line}", 0, -1)
+                for one in waiting:
+                    self._connection.lpush(f"il:{{{queue}}}:{line}:{one.decode()}", "1")
 
     def _set(self, queue: str) -> None:
         self._connection.set(f"il:{{{queue}}}:clock", START + self._now)

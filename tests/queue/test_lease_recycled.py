@@ -236,31 +236,44 @@ def test_reusing_leases_leaks_no_reference_to_their_class(of: type) -> None:
 
 @both
 def test_the_garbage_collector_tracks_only_leases_in_use(of: type) -> None:
-    q = KeyedQueue[Any]()
-    collect()
-    before = sum(isinstance(it, of) for it in gc.get_objects())
-    leases = []
+    """In a process of its own, for gc.unfreeze() would slow the collections of all later tests."""
+    ended = python(
+        """
+import gc, sys
+import interlock
+from tests.queue.test_lease_recycled import KEPT, ack, fresh
+
+of = getattr(interlock, sys.argv[1])
+q = interlock.KeyedQueue()
+leases = []
+
+def found():
+    return sum(isinstance(it, of) for it in gc.get_objects())
+
+def take():
     for i in range(2 * KEPT):
         q.put(i)
         leases.append(fresh(q, of))
-    assert all(map(gc.is_tracked, leases))
-    assert sum(isinstance(it, of) for it in gc.get_objects()) - before == 2 * KEPT
-    for lease in leases:
-        ack(lease)
-    gc.freeze()
-    try:
-        leases.clear()
-        del lease
-    finally:
-        gc.unfreeze()
-    assert sum(isinstance(it, of) for it in gc.get_objects()) == before
-    for i in range(2 * KEPT):
-        q.put(i)
-        leases.append(fresh(q, of))
-    gc.collect()
-    assert [lease.payload for lease in leases] == list(range(2 * KEPT))
-    for lease in leases:
-        ack(lease)
+
+take()
+assert all(map(gc.is_tracked, leases))
+assert found() == 2 * KEPT, found()
+for lease in leases:
+    ack(lease)
+gc.freeze()
+leases.clear()
+del lease
+gc.unfreeze()
+assert found() == 0, found()
+take()
+gc.collect()
+assert [lease.payload for lease in leases] == list(range(2 * KEPT))
+for lease in leases:
+    ack(lease)
+""",
+        of.__name__,
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
 @both

@@ -15,6 +15,7 @@ import pytest
 import interlock
 from interlock import JobFailed, Retry
 from interlock.app import App
+from interlock.client.requests import queue_admin
 from tests.worker.workers import PATIENCE, wait_for
 
 POOLS = ["thread", "asyncio", "process"]
@@ -22,6 +23,10 @@ ENGINES = pytest.mark.parametrize("engine", ["memory", "redis", "hub"], indirect
 
 MODULE = """
 from interlock import App, Retry
+from interlock.client.requests import queue_admin
+
+# Here for the processes of a pool.
+queue_admin.LONGEST_LOOK = 0.5
 
 app = App(retry=Retry(1))
 
@@ -74,6 +79,8 @@ def program(
     name = f"waiting_{abs(hash(request.node.name))}"
     (tmp_path / f"{name}.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
+    # Handlers that wait for long need not wait for the check that finds them.
+    monkeypatch.setattr(queue_admin, "LONGEST_LOOK", 0.5)
     found = importlib.import_module(name)
     found.app.url = url
     yield found
