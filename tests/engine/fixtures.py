@@ -14,6 +14,8 @@ from tests.engine.calls import Queue
 from tests.engine.timed import TimedQueue
 from tests.hub.servers import needs_hub, redis_server
 
+LIBRARY = Library()
+
 
 @pytest.fixture(scope="session")
 def engine_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
@@ -24,7 +26,7 @@ def engine_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 @pytest.fixture
 def connection(engine_port: int) -> Iterator[redis.Redis]:
     with redis.Redis(port=engine_port) as opened:
-        Library().load(opened)
+        LIBRARY.load(opened)
         yield opened
 
 

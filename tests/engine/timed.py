@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import redis
 
 from interlock.client.lua.library import Library
@@ -13,6 +15,7 @@ START = 1_000_000_000_000_000
 CLOCK = "local function now_of(q) return tonumber(redis.call('GET', q.clock)) end"
 
 
+@cache
 def timed_library() -> Library:
     return Library(WIRE, instead={"clock": CLOCK})
 

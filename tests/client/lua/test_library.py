@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from interlock import __version__
+from interlock import __version__, connect
 from interlock.client.lua import library
 from interlock.client.lua.library import SHARED, Library, load
 from interlock.client.wire.functions import FUNCTIONS
@@ -42,6 +42,13 @@ def test_the_library_is_installed_once(bare: redis.Redis) -> None:
     assert load(bare)
     assert Library().installed(bare) == Library().hash
     assert not load(bare)
+
+
+def test_clients_of_a_process_put_the_library_together_once(redis_url: str) -> None:
+    with connect(redis_url) as one, connect(redis_url) as other:
+        one.queue("q").stats()
+        other.queue("q").stats()
+        assert one._engine.library is other._engine.library
 
 
 def test_a_connection_may_decode_its_replies(bare: redis.Redis) -> None:
