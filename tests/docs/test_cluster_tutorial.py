@@ -28,6 +28,7 @@ READS = re.compile(r" HGET|^grep | cluster (?:status|diff)")
 """Commands that may be typed again, until they print what the page says."""
 
 
+@pytest.mark.share(2)
 @pytest.mark.watchdog(150)
 def test_the_output_in_the_tutorial_is_that_of_two_real_data_centres(tmp_path: Path) -> None:
     needed()

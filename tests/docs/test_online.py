@@ -22,6 +22,7 @@ from tests.replay.browser import CHROMIUM, Page, opened
 PROGRAM = ROOT / "examples" / "cluster" / "online.py"
 
 
+@pytest.mark.share(2)
 @pytest.mark.watchdog(240)
 def test_the_demo_kills_a_node_and_loses_nothing(tmp_path: Path) -> None:
     needs_hub()
@@ -60,6 +61,7 @@ def served(tmp_path: Path) -> Iterator[list[str]]:
         process.communicate(timeout=30)
 
 
+@pytest.mark.share(2)
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 def test_the_online_example_shows_presence_and_delivers_messages(
     served: list[str], tmp_path: Path

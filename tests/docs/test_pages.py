@@ -54,7 +54,13 @@ def test_the_snippets_of_a_page_run_and_print_the_documented_output(
             assert printed[block.line] == block.output, f"{program.name}:{block.line}"
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(name, marks=[pytest.mark.share(2)] if "--demo" in words else [])
+        for name, words in EXAMPLES.items()
+    ],
+)
 def test_an_example_runs(example: str, tmp_path: Path) -> None:
     run([sys.executable, *EXAMPLES[example]], tmp_path)
 

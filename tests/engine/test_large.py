@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.engine.calls import LONG, Argument, Queue, message
 from tests.engine.timed import TimedQueue
 
@@ -77,6 +79,7 @@ def test_an_empty_lease_reports_that_more_readers_will_become_ready(queue: Queue
     assert queue.stats()["ready"] == 2_000
 
 
+@pytest.mark.share(2)
 def test_one_call_takes_back_at_most_a_thousand_expired_leases(
     timed: TimedQueue,
 ) -> None:

@@ -59,6 +59,7 @@ def order_and_wait_for_bills(url: str) -> None:
     wait_for(lambda: httpx.get(f"{url}/bills", timeout=20).json() == [500, 700], "not billed")
 
 
+@pytest.mark.share(2)
 def test_a_fastapi_application_bills_the_orders_that_were_committed(database: str) -> None:
     pytest.importorskip("fastapi")
     pytest.importorskip("asyncpg")
@@ -68,6 +69,7 @@ def test_a_fastapi_application_bills_the_orders_that_were_committed(database: st
         order_and_wait_for_bills(f"http://127.0.0.1:{port}")
 
 
+@pytest.mark.share(2)
 def test_a_django_application_bills_the_orders_that_were_committed(
     new_database: str,
 ) -> None:

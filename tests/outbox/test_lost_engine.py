@@ -165,6 +165,7 @@ def test_an_engine_that_is_exchanged_under_an_open_connection_gets_all_rows_in_t
     assert db.execute("select count(*) from interlock.outbox").fetchone() == (0,)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("next_row", [True, False], ids=["put", "idle"])
 def test_a_flushed_redis_gets_all_rows_again_in_their_order(
     next_row: bool, database: str, connect: Connect, tmp_path: Path

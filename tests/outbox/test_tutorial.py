@@ -24,6 +24,7 @@ BANK = ROOT / "examples" / "outbox" / "bank.py"
 KILLS = 6
 
 
+@pytest.mark.share(2)
 def test_the_tutorial_of_the_outbox_ends_each_part_as_it_promises(
     tmp_path: Path, new_database: str
 ) -> None:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EVERY_MODULE = """
 import importlib, pkgutil, interlock
 missing = []
@@ -32,6 +34,7 @@ def test_each_api_works_under_python_o() -> None:
     assert optimised(str(program)) == "ran without asserts\n"
 
 
+@pytest.mark.share(4)
 def test_every_module_can_be_imported_under_python_o() -> None:
     assert optimised("-c", EVERY_MODULE) == "all\n"
 

@@ -228,6 +228,7 @@ def test_replies_split_into_single_bytes_are_assembled(
     queue.ack_many(leases)
 
 
+@pytest.mark.share(2)
 def test_a_silent_server_is_given_up_at_the_timeout(queue: RemoteQueue[Any], proxy: Proxy) -> None:
     proxy.silent = True
     for call in (

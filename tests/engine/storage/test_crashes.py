@@ -18,6 +18,7 @@ RUNS = 3
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.share(2)
 @pytest.mark.watchdog(240)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_no_acknowledged_call_is_lost_when_the_server_is_killed_or_stopped(
@@ -39,6 +40,7 @@ def test_no_acknowledged_call_is_lost_when_the_server_is_killed_or_stopped(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.share(2)
 @pytest.mark.watchdog(240)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_only_the_poison_message_becomes_a_dead_letter(engine: str, tmp_path: Path) -> None:

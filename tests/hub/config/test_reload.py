@@ -307,6 +307,7 @@ def test_from_python_what_cannot_change_is_refused_and_nothing_is_applied() -> N
 THOUSAND = int(os.environ.get("INTERLOCK_RELOADS", "60"))
 
 
+@pytest.mark.share(2)
 def test_reloads_under_load_lose_nothing_and_leave_nothing(
     written: Written, process: HubProcess
 ) -> None:

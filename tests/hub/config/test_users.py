@@ -246,6 +246,7 @@ def test_who_never_says_who_it_is_is_closed(tmp_path: Path) -> None:
         assert known.call("PING") == "PONG"
 
 
+@pytest.mark.share(2)
 def test_who_goes_while_its_password_is_looked_at_leaves_nothing(hub: interlock.Hub) -> None:
     with logged_in(hub) as witness:
         for number in range(30):

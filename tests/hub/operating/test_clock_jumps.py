@@ -47,6 +47,7 @@ def ahead(server: redis.Redis) -> float:
     return float(seconds + part / 1e6 - time.time())
 
 
+@pytest.mark.share(2)
 @pytest.mark.watchdog(150)
 def test_dates_follow_a_clock_that_is_set_for_good_and_nothing_else_does(
     clock: SetClock, hub: HubProcess, tmp_path: Path
@@ -184,6 +185,7 @@ def test_dates_follow_a_clock_that_is_set_for_good_and_nothing_else_does(
         assert line in logged, logged
 
 
+@pytest.mark.share(2)
 def test_a_restart_under_a_wrong_clock_ends_nothing_early_nor_late(
     clock: SetClock, tmp_path: Path
 ) -> None:

@@ -40,6 +40,7 @@ def faked(offset: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
 def test_each_tick_once_over_kills_and_clocks_that_are_set(
     app: App, workers: Workers, tmp_path: Path
@@ -220,6 +221,7 @@ end
 """The server's clock, as far ahead as a key of the queue says."""
 
 
+@pytest.mark.share(2)
 @pytest.mark.watchdog(150)
 def test_no_tick_comes_twice_where_the_clock_of_the_engine_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

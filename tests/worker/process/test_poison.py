@@ -38,6 +38,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.share(2)
 @pytest.mark.watchdog(120)
 @pytest.mark.parametrize(
     ("engine", "how"),

@@ -175,6 +175,7 @@ def test_without_sentry_init_no_headers_are_sent(app: App) -> None:
     assert seen == [{}]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("pool", ["asyncio", "process"])
 def test_a_worker_reports_each_error_once(workers: Workers, url: str, pool: str) -> None:
     name = "fail_async" if pool == "asyncio" else "fail"
