@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from tests.engine.calls import Argument, Queue, message
 from tests.hub.servers import redis_server
 
 LUA = Path(library.__file__).parent
+NAMES_LEFT = 60
+"""Lua takes 200 local names at the top of a function, and the whole library is one."""
 
 
 @pytest.fixture
@@ -35,6 +38,31 @@ def names(connection: redis.Redis) -> set[str]:
 def test_every_file_is_in_the_library_once() -> None:
     for folder, listed in (("shared", SHARED), ("functions", FUNCTIONS)):
         assert sorted(path.stem for path in (LUA / folder).rglob("*.lua")) == sorted(listed)
+
+
+def takes_more_names(connection: redis.Redis, count: int) -> bool:
+    head, body = Library().text.split("\n", 1)
+    names = ", ".join(f"more_{i}" for i in range(count))
+    try:
+        connection.function_load(f"{head}\nlocal {names}\n{body}", replace=True)
+    except redis.ResponseError as error:
+        if "200 local variables" not in str(error):
+            raise
+        return False
+    return True
+
+
+def test_names_for_further_functions_are_left(bare: redis.Redis) -> None:
+    left = bisect_left(range(1, 201), True, key=lambda count: not takes_more_names(bare, count))
+    assert left >= NAMES_LEFT, (
+        f"{left} of 200 local names are left in the library, {NAMES_LEFT} should be: "
+        "let a file declare one table of what others use, as lane.lua does"
+    )
+
+
+def test_a_name_that_a_later_file_declares_itself_is_not_shared() -> None:
+    joined = library._joined({"one": "local name = 1", "two": "local name, other = 2, 3\nname()"})
+    assert joined.splitlines()[:2] == ["do", "local name = 1"]
 
 
 def test_the_library_is_installed_once(bare: redis.Redis) -> None:

@@ -74,8 +74,9 @@ WORD = re.compile(r"\w+")
 NO_CODE = re.compile(r"--.*|'[^'\n]*'")
 # Not a field or a method.
 NAMED = re.compile(r"(?<![\w.:])[a-zA-Z_]\w*")
-DECLARED = re.compile(r"^local (function )?(\w+)", re.MULTILINE)
-LOCAL = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
+# Of names that are declared together, no other file uses any.
+DECLARED = re.compile(r"^local (function )?(\w+)\b(?!,)", re.MULTILINE)
+OWN = re.compile(r"^local (?:function )?(\w+(?:, \w+)*)", re.MULTILINE)
 CONSTANT = re.compile(r"^local ([A-Z_]{2,}) = (\d[\de]*)\b", re.MULTILINE)
 COUNTERS = re.compile(r"^  counters = \{(.*?)^  \}", re.MULTILINE | re.DOTALL)
 COUNTER = re.compile(r"\bN\.(\w+)")
@@ -195,15 +196,14 @@ def _joined(files: Mapping[str, str]) -> str:
     """Return one text, in which a file's locals are private except those that a later file uses.
 
     Lua allows at most 200 locals at a time. Locals that other files use are declared before the
-    file's block.
+    file's block. A file may declare a name for itself that an earlier one has as well.
     """
     parts = []
-    later = {name: set(NAMED.findall(NO_CODE.sub("", text))) for name, text in files.items()}
+    later = {name: _used(text) for name, text in files.items()}
     for name, text in files.items():
         del later[name]
-        named = {
-            local for local in LOCAL.findall(text) if any(local in it for it in later.values())
-        }
+        locals = {found.group(2) for found in DECLARED.finditer(text)}
+        named = {local for local in locals if any(local in used for used in later.values())}
 
         def declared_before(found: re.Match[str], named: set[str] = named) -> str:
             function, local = found.group(1) or "", found.group(2)
@@ -215,6 +215,12 @@ def _joined(files: Mapping[str, str]) -> str:
         begin, end = ("(function()", "end)();") if name.startswith("il_") else ("do", "end")
         parts.append(f"{begin}\n{DECLARED.sub(declared_before, text)}\n{end}")
     return "\n".join(parts)
+
+
+def _used(text: str) -> set[str]:
+    """Return the names in a file that it does not declare at its top."""
+    own = {name for names in OWN.findall(text) for name in names.split(", ")}
+    return set(NAMED.findall(NO_CODE.sub("", text))) - own
 
 
 def _file(folder: str, name: str) -> str:

@@ -10,6 +10,6 @@ register('bury', function(q, from)
     if q.watched then
       events.happened(q, 'dead', m)
     end
-    bury(q, m)
+    outcome.bury(q, m)
   end)
 end)

@@ -2,13 +2,13 @@
 -- Settles a message that is not leased (clause 23). Answers 1, or 0: it is leased, or not there.
 
 register('cancel', function(q, from)
-  local id = take_number(from, 'id')
+  local id = take.number(from, 'id')
   take_end(from)
   begin(q)
   local m = find(q, id)
   local done = m and m.state ~= 'L'
   if done then
-    cancel(q, m)
+    outcome.cancel(q, m)
   end
   commit(q)
   return { done and '1' or '0' }

@@ -12,7 +12,7 @@ local function take_declaration(from)
   local given, i = {}, 0
   while more(from) do
     i = i + 1
-    local name = take(from, 'options[%d]', i)
+    local name = take.argument(from, 'options[%d]', i)
     local option = OPTION[name]
     if not option then
       bad(from, 'options[%d]', i, 'is not CHANGE, REPLACE, ' .. DECLARED.queue.told)

@@ -2,7 +2,7 @@
 -- Drops a dead letter. Answers 1, or 0: this id does not exist.
 
 register('discard', function(q, from)
-  local id = take_number(from, 'id')
+  local id = take.number(from, 'id')
   take_end(from)
   begin(q)
   local there = redis_call('HEXISTS', q.x, id) == 1

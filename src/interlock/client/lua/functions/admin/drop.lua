@@ -48,7 +48,7 @@ local function replies_of(q)
     if text then
       local head = string_match(text, '^(%d+ %S+ )l')
       kept[#kept + 1] = fields[i]
-      kept[#kept + 1] = head and short_of(q, consumers[i], head, reply_of(q, text, consumers[i])) or text
+      kept[#kept + 1] = head and forms.short_of(q, consumers[i], head, forms.reply_of(q, text, consumers[i])) or text
     end
   end
   return kept
@@ -63,7 +63,7 @@ local ALL = {
 }
 
 register('drop', function(q, from)
-  local force = more(from) and take_word(from, FORCE, 'force')
+  local force = more(from) and take.word(from, FORCE, 'force')
   take_end(from)
   q.caller = false
   local c = begin(q)
@@ -82,7 +82,7 @@ register('drop', function(q, from)
     return reply
   end
   local kept = replies_of(q)
-  wake_to_leave(q)
+  waiters.wake_to_leave(q)
   local names = open_ended(q)
   for i = 1, #ALL do
     names[#names + 1] = q[ALL[i]]

@@ -3,7 +3,7 @@
 -- Answers 1 for each, or 0 if it was already paused.
 
 register('pause', function(q, from)
-  local keys = take_paused(from)
+  local keys = pauses.take(from)
   local c, reply = begin(q), {}
   for i, key in ipairs(keys) do
     local new = not get(hash(q, 'pk'), key)

@@ -3,7 +3,7 @@
 -- next cursor first.
 
 register('paused', function(q, from)
-  local cursor = take_cursor(from)
+  local cursor = description.take_cursor(from)
   take_end(from)
   local c = look(q)
   local found = redis_call('HSCAN', q.pk, cursor, 'COUNT', MAX_BATCH)

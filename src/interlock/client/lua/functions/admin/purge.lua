@@ -20,7 +20,7 @@ local function purge_pending(q)
       local place = found[2][i]
       local m = count < MAX_PURGED and keys < MAX_BATCH_KEYS and is_place(place) and message_at(q, place)
       if m and not m.gone and m.state ~= 'L' then
-        cancel(q, m)
+        outcome.cancel(q, m)
         count, keys = count + 1, keys + #m.exclusive + #m.shared
       end
     end
@@ -32,7 +32,7 @@ local function purge_pending(q)
 end
 
 register('purge', function(q, from)
-  local what = take_word(from, PURGED, 'what')
+  local what = take.word(from, PURGED, 'what')
   take_end(from)
   begin(q)
   local count

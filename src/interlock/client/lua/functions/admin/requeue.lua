@@ -3,20 +3,20 @@
 -- keys. Answers its new id; nothing if there is no such dead letter. No allow-oom: it is a put.
 
 local function take_new_keys(from)
-  local exclusive = take_whole(from, 0, MAX_KEYS, 'exclusive')
-  local shared = take_whole(from, 0, MAX_KEYS, 'shared')
+  local exclusive = take.whole(from, 0, MAX_KEYS, 'exclusive')
+  local shared = take.whole(from, 0, MAX_KEYS, 'shared')
   if exclusive + shared > MAX_KEYS then
     bad(from, 'keys', nil, string_format('are %d; at most %d', exclusive + shared, MAX_KEYS))
   end
   local seen, keys = {}, { exclusive = {}, shared = {} }
-  take_keys(from, exclusive, 'exclusive', nil, seen, keys.exclusive)
-  take_keys(from, shared, 'shared', nil, seen, keys.shared)
+  take.keys(from, exclusive, 'exclusive', nil, seen, keys.exclusive)
+  take.keys(from, shared, 'shared', nil, seen, keys.shared)
   return keys
 end
 
 register('requeue', function(q, from)
-  local id = take_number(from, 'id')
-  local edited = more(from) and take_text(from, MAX_PAYLOAD, 'payload')
+  local id = take.number(from, 'id')
+  local edited = more(from) and take.text(from, MAX_PAYLOAD, 'payload')
   local keys = more(from) and take_new_keys(from)
   take_end(from)
   local c = begin(q)

@@ -11,14 +11,14 @@ local STANDS = {
 }
 
 local function take_item(from, i)
-  local mark = take_text(from, MAX_TEXT, 'messages[%d].mark', i)
+  local mark = take.text(from, MAX_TEXT, 'messages[%d].mark', i)
   if mark == '' then
     bad(from, 'messages[%d].mark', i, 'is empty')
   end
-  local state = take_word(from, STANDS, 'messages[%d].state', i)
-  local attempt = take_whole(from, 1, MAX_COUNT, 'messages[%d].attempt', i)
-  local time = take_whole(from, 0, MAX_TIME, 'messages[%d].time', i)
-  local text = take_text(from, MAX_HISTORY, 'messages[%d].error', i)
+  local state = take.word(from, STANDS, 'messages[%d].state', i)
+  local attempt = take.whole(from, 1, MAX_COUNT, 'messages[%d].attempt', i)
+  local time = take.whole(from, 0, MAX_TIME, 'messages[%d].time', i)
+  local text = take.text(from, MAX_HISTORY, 'messages[%d].error', i)
   local m, keys = take_message(from, i)
   return { mark = mark, state = state, attempt = attempt, time = time, text = text, m = m }, keys
 end
@@ -59,7 +59,7 @@ local function unknown_ones(q, items, names)
   for i = 1, #items do
     local item = items[i]
     item.first = of[item.mark]
-    item.known = not item.first and known_id(q, item.mark)
+    item.known = not item.first and dedup.known_id(q, item.mark)
     of[item.mark] = of[item.mark] or item
     if not item.first and not item.known then
       if item.state == 'dead' then
@@ -160,13 +160,13 @@ local function restore_dead(q, item)
 end
 
 register('restore', function(q, from)
-  local window = take_whole(from, 1, MAX_SPAN, 'window')
+  local window = take.whole(from, 1, MAX_SPAN, 'window')
   local items, marks = take_items(from)
   local c = begin(q)
   prefetch(hash(q, 'u'), marks)
   local fresh, bytes, dead = unknown_ones(q, items, from.names)
   check_room(q, from, fresh, bytes, dead)
-  look_at_lanes(q, fresh)
+  lanes.look_at(q, fresh)
   local reply = {}
   for i = 1, #items do
     local item, became = items[i], 'dead'
@@ -182,8 +182,8 @@ register('restore', function(q, from)
     end
     item.id = id or m.id
     if not item.known and not item.first then
-      remember(q, item.mark, item.id)
-      know_for(q, item.mark, item.id, window)
+      dedup.remember(q, item.mark, item.id)
+      dedup.know_for(q, item.mark, item.id, window)
     end
     reply[2 * i - 1], reply[2 * i] = item.id, became
   end

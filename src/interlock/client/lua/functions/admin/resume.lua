@@ -20,7 +20,7 @@ local function resume_key(q, key)
 end
 
 register('resume', function(q, from)
-  local keys = take_paused(from)
+  local keys = pauses.take(from)
   local c, reply = begin(q), {}
   for i, key in ipairs(keys) do
     reply[i] = resume_key(q, key) and '1' or '0'

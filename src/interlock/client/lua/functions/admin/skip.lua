@@ -8,8 +8,8 @@ register('skip', function(q, from)
       if q.watched then
         events.happened(q, 'skip', m)
       end
-      keep_result(q, m, 's', '')
-      settle(q, m)
+      results.keep(q, m, 's', '')
+      outcome.settle(q, m)
     end
     return true
   end)

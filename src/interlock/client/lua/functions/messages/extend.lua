@@ -7,19 +7,19 @@
 local WAITING = { waiting = true, told = 'waiting' }
 
 register('extend', function(q, from)
-  local token = take_number(from, 'token')
-  local duration = take_whole(from, 1, MAX_SPAN, 'duration')
-  local waits = more(from) and take_word(from, WAITING, 'waiting')
+  local token = take.number(from, 'token')
+  local duration = take.whole(from, 1, MAX_SPAN, 'duration')
+  local waits = more(from) and take.word(from, WAITING, 'waiting')
   take_end(from)
   begin(q)
   local reply = { 'LEASELOST' }
-  if alive(q, token) then
-    local lease = lease_of(q, token)
+  if leases.alive(q, token) then
+    local lease = leases.of(q, token)
     lease.deadline = digits(q.now + duration)
     if lease.told ~= 'b' and (waits or lease.told == 'w' or lease.told == 's') then
       lease.text = string_sub(lease.text, 1, 40) .. (waits and 'w' or 'b') .. string_sub(lease.text, 42)
     end
-    keep_lease(q, lease)
+    leases.keep(q, lease)
     fall_due_at(q, q.now + duration, 'a' .. token)
     reply = { lease.deadline }
   end

@@ -3,8 +3,8 @@
 -- something falls due. A caller that wants to wait continues in BLMOVE; see waiting.
 
 register('join', function(q, from)
-  local wait = take_wait(from)
-  local id = more(from) and take_number(from, 'id')
+  local wait = take.wait(from)
+  local id = more(from) and take.number(from, 'id')
   take_end(from)
   local left = begin(q)[N.unsettled]
   if not q.loaded then
@@ -16,7 +16,7 @@ register('join', function(q, from)
   end
   local due = left > 0 and falls_due(q) or ''
   if left > 0 and wait > 0 then
-    wait_for_end(q, id or 'all', wait)
+    waiters.wait_for_end(q, id or 'all', wait)
   end
   commit(q)
   return { digits(left), due }

@@ -1,6 +1,8 @@
 -- il1_lease: consumer call wait count duration kind
 -- Answers token, deadline, next, count, then each message.
 
+local take_caller, take_wait = take.caller, take.wait
+
 register('lease', function(q, from)
   local consumer, call = take_caller(from)
   local wait = take_wait(from)

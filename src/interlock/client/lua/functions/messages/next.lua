@@ -2,6 +2,10 @@
 -- Settles, then leases, even if some were lost. Answers how many settlements, each one's answer, then as
 -- il1_lease does.
 
+local take_caller, take_wait = take.caller, take.wait
+local COUNT = forms.COUNT
+local ASKED, plain_acks, settle_given = quick.ASKED, quick.plain_acks, quick.settle_given
+
 register('next', function(q, from)
   local consumer, call = take_caller(from)
   local wait = take_wait(from)

@@ -4,13 +4,21 @@
 -- Answers for each message its id, and 1 if its dedup string was known.
 -- No allow-oom: a full server takes nothing new.
 
+local take_text, take_whole, take_caller, take_wait = take.text, take.whole, take.caller, take.wait
+local take_keys = take.keys
+local look_at_lanes = lanes.look_at
+local known_id = dedup.known_id
+local put_reply = forms.put_reply
+local plain_arguments, fields_of_lanes = quick.plain_arguments, quick.fields_of_lanes
+local put_quickly = quick.put_quickly
+
 local OWN = {}
 for i = 1, #DECLARED.message do
   OWN[DECLARED.message[i].name] = DECLARED.message[i]
 end
 
 local function take_own(from, i, m, given)
-  local name = take(from, 'messages[%d].options', i)
+  local name = take.argument(from, 'messages[%d].options', i)
   local own, value = OWN[name], nil
   if given[name] then
     bad(from, 'messages[%d].options', i, 'name ' .. name .. ' twice')

@@ -4,8 +4,8 @@
 -- returns the newest error: see outcome.lua.
 
 register('result', function(q, from)
-  local id = take_number(from, 'id')
-  take_wait(from)
+  local id = take.number(from, 'id')
+  take.wait(from)
   take_end(from)
   look(q)
   if find(q, id) then
@@ -19,7 +19,7 @@ register('result', function(q, from)
   if not text or to_number(string_sub(text, 2, 17)) <= q.now then
     return { 'gone' }
   end
-  local ended = ENDS[string_sub(text, 1, 1)]
+  local ended = results.ENDS[string_sub(text, 1, 1)]
   if ended == 'acked' or ended == 'expired' then
     return { ended, string_sub(text, 18) }
   end

@@ -5,27 +5,27 @@
 local REVOKE = { retry = true, hold = true, dead = true, skip = true, told = 'retry, hold, dead or skip' }
 
 register('revoke', function(q, from)
-  local id = take_number(from, 'id')
-  local ends = take_word(from, REVOKE, 'then')
-  local token = more(from) and take_number(from, 'token')
+  local id = take.number(from, 'id')
+  local ends = take.word(from, REVOKE, 'then')
+  local token = more(from) and take.number(from, 'token')
   take_end(from)
   local c = begin(q)
   local m = find(q, id)
   local done = m and m.state == 'L' and (not token or m.token == token)
   if done then
-    end_some(q, m.token, 1)
+    leases.end_some(q, m.token, 1)
     c[N.revoked] = c[N.revoked] + 1
     if ends == 'retry' then
-      fail(q, m, nil, 'revoked')
+      outcome.fail(q, m, nil, 'revoked')
     elseif ends == 'skip' then
       c[N.skipped] = c[N.skipped] + 1
       if q.watched then
         events.happened(q, 'skip', m, m.token)
       end
-      keep_result(q, m, 's', '')
-      settle(q, m)
+      results.keep(q, m, 's', '')
+      outcome.settle(q, m)
     else
-      give_up(q, m, 'revoked', ends == 'hold')
+      outcome.give_up(q, m, 'revoked', ends == 'hold')
     end
   end
   commit(q)

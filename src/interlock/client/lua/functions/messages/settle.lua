@@ -4,6 +4,9 @@
 --     | DROP token id reason
 -- Answers for each ACKED, RETRIED, DEAD, HELD, RELEASED or LEASELOST.
 
+local take_caller = take.caller
+local ASKED, plain_acks, settle_given = quick.ASKED, quick.plain_acks, quick.settle_given
+
 register('settle', function(q, from)
   local consumer, call = take_caller(from)
   local token, count, joined = plain_acks(from.args, from.at)

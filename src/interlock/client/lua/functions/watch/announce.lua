@@ -4,8 +4,8 @@
 
 register('announce', function(q, from)
   local worker = workers.take(from)
-  local ttl = take_whole(from, 0, MAX_SPAN, 'ttl')
-  local text = take_text(from, MAX_ANNOUNCED, 'text')
+  local ttl = take.whole(from, 0, MAX_SPAN, 'ttl')
+  local text = take.text(from, MAX_ANNOUNCED, 'text')
   take_end(from)
   q.now = (now_of(q))
   workers.expire(q)

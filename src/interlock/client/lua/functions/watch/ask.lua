@@ -3,7 +3,7 @@
 
 register('ask', function(q, from)
   local worker = workers.take(from)
-  local text = take_text(from, MAX_ASKED, 'text')
+  local text = take.text(from, MAX_ASKED, 'text')
   take_end(from)
   q.now = (now_of(q))
   local left = workers.left(q, worker)

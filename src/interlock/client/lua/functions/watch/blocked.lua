@@ -14,10 +14,10 @@ local function take_roots(from)
     if i > MAX_BATCH then
       refuse('TOOBIG', '%s: more than %d roots', from.called, MAX_BATCH)
     end
-    if take_word(from, BY, 'roots[%d]', i) == 'id' then
-      ids[#ids + 1] = take_number(from, 'roots[%d].id', i)
+    if take.word(from, BY, 'roots[%d]', i) == 'id' then
+      ids[#ids + 1] = take.number(from, 'roots[%d].id', i)
     else
-      local key = take_text(from, MAX_KEY_BYTES, 'roots[%d].key', i)
+      local key = take.text(from, MAX_KEY_BYTES, 'roots[%d].key', i)
       if key == '' then
         halted = true
       else
@@ -107,7 +107,7 @@ end
 
 local function lane_head(q, key)
   local text = get(hash(q, 'l'), key)
-  return text and lane_of(q, text).head
+  return text and lanes.of(q, text).head
 end
 
 -- The first barrier at or behind a place waits, and so does all behind it: how many those are. What comes before it
@@ -120,7 +120,7 @@ local function behind_barrier(q, walk, first)
     return 0
   end
   walk.until_place = barrier
-  local ahead, exact = some.before_barrier(q, { steps = 2 * MAX_ROOTS }, barrier)
+  local ahead, exact = description.before_barrier(q, { steps = 2 * MAX_ROOTS }, barrier)
   if not exact then
     walk.exact = false
     return 0
@@ -133,7 +133,7 @@ local function behind_barrier(q, walk, first)
 end
 
 register('blocked', function(q, from)
-  local most = take_whole(from, 1, MAX_WALKED, 'most')
+  local most = take.whole(from, 1, MAX_WALKED, 'most')
   local ids, keys, halted = take_roots(from)
   local c = look(q)
   if halted then

@@ -12,18 +12,18 @@ local function tell_event(number, packed, reply)
   end
   reply[#reply + 1] = tostring(#exclusive)
   reply[#reply + 1] = tostring(#shared)
-  append(reply, exclusive)
-  append(reply, shared)
-  return some.bytes_told(event[6], exclusive, shared, event[7])
+  description.append(reply, exclusive)
+  description.append(reply, shared)
+  return description.bytes_told(event[6], exclusive, shared, event[7])
 end
 
 register('events', function(q, from)
-  local after = from.args[1] ~= '' and take_whole(from, 0, MAX_NUMBER, 'after')
+  local after = from.args[1] ~= '' and take.whole(from, 0, MAX_NUMBER, 'after')
   if not after then
     from.at = 1
   end
-  local count = take_whole(from, 1, MAX_BATCH, 'count')
-  local duration = take_whole(from, 1, MAX_WATCH, 'duration')
+  local count = take.whole(from, 1, MAX_BATCH, 'count')
+  local duration = take.whole(from, 1, MAX_WATCH, 'duration')
   take_end(from)
   local c = look(q)
   events.watch(q, duration)

@@ -109,7 +109,7 @@ local function look_around(q, walk)
     for _, member in ipairs(redis_call('ZRANGE', q.due, 0, walk.limit - 1)) do
       if string_sub(member, 1, 1) == 'a' and #leased < walk.limit then
         local token = string_sub(member, 2)
-        look_at(places_of(lease_of(q, token)), token)
+        look_at(leases.places(leases.of(q, token)), token)
       end
     end
   end
@@ -123,7 +123,7 @@ end
 
 -- Unsettled messages before a barrier, counted from whichever end is nearer with half of the steps left; and
 -- whether to the end.
-function some.before_barrier(q, walk, place)
+function description.before_barrier(q, walk, place)
   local c = q.counters
   local before = redis_call('ZCOUNT', q.ba, '-inf', '(' .. place)
   local behind, most = c[N.barriers] - before, math.floor(walk.steps / 2)
@@ -146,7 +146,7 @@ end
 
 -- Messages before a barrier: the leased ones first.
 local function before_barrier(q, walk, barrier)
-  local ahead, exact = some.before_barrier(q, walk, barrier.place)
+  local ahead, exact = description.before_barrier(q, walk, barrier.place)
   walk.placed = walk.placed or look_around(q, walk)
   local holders = {}
   local function before(all, most)
@@ -180,19 +180,19 @@ local function blockers(q, walk, m)
   if m.state == 'G' then
     local count = redis_call('ZCOUNT', q.ba, '-inf', '(' .. m.place)
     if count > 0 then
-      local holders = walk:name_all(q, { first_barrier(q) }, {})
+      local holders = walk:name_all(q, { barriers.first(q) }, {})
       found[1] = { key = '', ahead = count, exact = true, holders = holders }
     end
   end
   for _, list in ipairs({ m.exclusive, m.shared }) do
     for _, key in ipairs(list) do
-      local lane = lane_of(q, get(hash(q, 'l'), key))
+      local lane = lanes.of(q, get(hash(q, 'l'), key))
       local free = string_sub(lane.head, 2) == m.place
       if lane.kind == 'S' then
         free = not lane.first or m.place < string_sub(lane.first, 2)
       end
       if not free then
-        local places = some.granted(q, key, math.min(walk.limit, math.max(walk.named, 1)))
+        local places = description.granted(q, key, math.min(walk.limit, math.max(walk.named, 1)))
         local holders = walk:name_all(q, places, {})
         local ahead, exact = ahead_of(q, walk, m.place, key, lane.depth)
         found[#found + 1] = { key = key, ahead = ahead, exact = exact, holders = holders }
@@ -221,7 +221,7 @@ local function tell_limits(q, walk, m, reply)
       end
       walk:name_all(q, places, holders)
       count = count + 1
-      append(reply, {
+      description.append(reply, {
         name, digits(s.most), digits(s.leased), s.kept and message_at(q, s.keeper).id or '',
         tostring(#holders),
       })
@@ -236,29 +236,29 @@ end
 local function tell_node(q, walk, m, reply)
   local paused = {}
   if STATES[m.state] == 'waiting' or STATES[m.state] == 'ready' then
-    paused = m.barrier and {} or paused_keys(q, m)
+    paused = m.barrier and {} or pauses.of(q, m)
     if q.counters[N.halted] > 0 then
       table.insert(paused, 1, '')
     end
   end
   local consumer, held, left = '', '', ''
   if m.state == 'L' then
-    local lease = lease_of(q, m.token)
+    local lease = leases.of(q, m.token)
     consumer, held = lease.consumer, digits(q.now - to_number(lease.given))
     left = digits(math.max(to_number(lease.deadline) - q.now, 0))
   end
-  local due = due_of(q, m)
-  append(reply, {
+  local due = description.due_of(q, m)
+  description.append(reply, {
     m.id, #paused > 0 and 'waiting' or STATES[m.state], tostring(attempt_of(m)),
     digits(math.max(q.now - to_number(m.id), 0)), consumer, held, left,
     due == '' and '' or digits(math.max(to_number(due) - q.now, 0)), tostring(#paused),
   })
-  append(reply, paused)
+  description.append(reply, paused)
   tell_limits(q, walk, m, reply)
   local found = blockers(q, walk, m)
   reply[#reply + 1] = tostring(#found)
   for _, one in ipairs(found) do
-    append(reply, { one.key, digits(one.ahead), one.exact and '1' or '0', tostring(#one.holders) })
+    description.append(reply, { one.key, digits(one.ahead), one.exact and '1' or '0', tostring(#one.holders) })
     for _, holder in ipairs(one.holders) do
       reply[#reply + 1] = holder.id
     end
@@ -275,7 +275,7 @@ local function start(q, walk, what, name)
     return m
   end
   local text = get(hash(q, 'l'), name)
-  local node = text and lane_of(q, text).head
+  local node = text and lanes.of(q, text).head
   while node and not walk.truncated do
     local place = string_sub(node, 2)
     if #walk.list > 0 then
@@ -289,17 +289,17 @@ local function start(q, walk, what, name)
 end
 
 register('explain', function(q, from)
-  local what = take_word(from, EXPLAINED, 'what')
+  local what = take.word(from, EXPLAINED, 'what')
   local name
   if what == 'id' then
-    name = take_number(from, 'id')
+    name = take.number(from, 'id')
   else
-    name = take_text(from, MAX_KEY_BYTES, 'key')
+    name = take.text(from, MAX_KEY_BYTES, 'key')
     if name == '' then
       bad(from, 'key', 0, 'is empty')
     end
   end
-  local limit = take_whole(from, 1, 1000, 'limit')
+  local limit = take.whole(from, 1, 1000, 'limit')
   take_end(from)
   look(q)
   local walk = setmetatable({

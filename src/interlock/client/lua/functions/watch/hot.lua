@@ -13,7 +13,7 @@ local function depths_of(q, keys)
     fields[i] = two(#keys[i]) .. keys[i]
   end
   for i, text in ipairs(fetch(q.c, fields)) do
-    depths[i] = text and lane_of(q, text).depth or 0
+    depths[i] = text and lanes.of(q, text).depth or 0
   end
   return depths
 end
@@ -60,10 +60,10 @@ end
 
 -- All lanes, from a cursor of c. Answers the next one.
 local function scan_lanes(q, cursor, reply)
-  return (each_field(q, cursor, 2 * MAX_BATCH, function(field, text)
-    local key = key_of_lane(field)
+  return (description.each_field(q, cursor, 2 * MAX_BATCH, function(field, text)
+    local key = lanes.key_of(field)
     if key then
-      tell_hot(reply, key, lane_of(q, text).depth)
+      tell_hot(reply, key, lanes.of(q, text).depth)
     end
   end))
 end
@@ -78,23 +78,23 @@ local function tell_alike(q, count, depth, name, reply)
   for i = 2, #reply, 2 do
     told[reply[i]] = true
   end
-  each_field(q, '0', 2 * MAX_BATCH, function(field, text)
+  description.each_field(q, '0', 2 * MAX_BATCH, function(field, text)
     -- A field of n is a place and a key: of a lane of two messages there is one.
-    local key = depth == 2 and string_sub(field, 17) or key_of_lane(field)
-    if key and not told[key] and (depth == 2 or single(text)) then
+    local key = depth == 2 and string_sub(field, 17) or lanes.key_of(field)
+    if key and not told[key] and (depth == 2 or lanes.is_single(text)) then
       told[key] = true
       tell_hot(found, key, depth)
     end
   end, name)
   local all = #found == 2 * count
   if all or count > HOT then
-    append(reply, found)
+    description.append(reply, found)
   end
   return all
 end
 
 register('hot', function(q, from)
-  local cursor = take_cursor(from)
+  local cursor = description.take_cursor(from)
   take_end(from)
   local c, reply = look(q), { '1' }
   if cursor ~= '0' then

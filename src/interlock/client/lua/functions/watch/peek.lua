@@ -3,7 +3,7 @@
 -- fields of il1_scan. Nothing for any other id.
 
 register('peek', function(q, from)
-  local id = take_number(from, 'id')
+  local id = take.number(from, 'id')
   take_end(from)
   look(q)
   local m = find(q, id)
@@ -13,14 +13,14 @@ register('peek', function(q, from)
     if not text then
       return {}
     end
-    told[5] = tell_dead_one(q, id, text, told).due
+    told[5] = description.tell_dead_one(q, id, text, told).due
     return told
   end
-  local reply = { state_of(q, m), '', '', '', due_of(q, m), tostring(m.blocked) }
+  local reply = { description.state_of(q, m), '', '', '', description.due_of(q, m), tostring(m.blocked) }
   if m.state == 'L' then
-    local lease = lease_of(q, m.token)
+    local lease = leases.of(q, m.token)
     reply[2], reply[3], reply[4] = m.token, lease.consumer, lease.deadline
   end
-  tell(q, m, reply)
+  description.tell(q, m, reply)
   return reply
 end)

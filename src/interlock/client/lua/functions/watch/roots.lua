@@ -34,7 +34,7 @@ local function look_at_message(q, search, m)
   local c, depth, deepest, deepest_key = q.counters, 0, 0, ''
   for _, list in ipairs({ m.exclusive, m.shared }) do
     for _, key in ipairs(list) do
-      local lane = lane_of(q, get(hash(q, 'l'), key))
+      local lane = lanes.of(q, get(hash(q, 'l'), key))
       depth = depth + lane.depth - lane.active
       if lane.depth > deepest then
         deepest, deepest_key = lane.depth, key
@@ -47,10 +47,10 @@ local function look_at_message(q, search, m)
   end
   local time, consumer = '', ''
   if m.state == 'L' then
-    local lease = lease_of(q, m.token)
+    local lease = leases.of(q, m.token)
     time, consumer = digits(q.now - to_number(lease.given)), lease.consumer
   elseif m.state == 'B' then
-    time = digits(math.max(to_number(due_of(q, m)) - q.now, 0))
+    time = digits(math.max(to_number(description.due_of(q, m)) - q.now, 0))
   end
   add(search, STATES[m.state], m.id, deepest_key, depth, time, consumer)
   return true
@@ -62,23 +62,23 @@ local function look_at_paused(q, search)
     local aside = c[N.delayed] + c[N.leased] + c[N.backing_off] + c[N.held]
     add(search, 'paused', '', '', c[N.unsettled] - aside, '', '')
   end
-  for _, key in ipairs(some.paused(q, MAX_ROOTS + 1)) do
+  for _, key in ipairs(description.paused(q, MAX_ROOTS + 1)) do
     if not may(search, 1) then
       return
     end
     local text = get(hash(q, 'l'), key)
-    add(search, 'paused', '', key, text and lane_of(q, text).depth or 0, '', '')
+    add(search, 'paused', '', key, text and lanes.of(q, text).depth or 0, '', '')
   end
 end
 
 local function look_at_leases(q, search, long)
   local leased = q.counters[N.leased]
-  local tokens, complete = some.due(q, 'a', MAX_TIMES, math.min(leased, MAX_NAMED), leased)
+  local tokens, complete = description.due(q, 'a', MAX_TIMES, math.min(leased, MAX_NAMED), leased)
   search.exact = search.exact and complete
   for _, token in ipairs(tokens) do
-    local lease = lease_of(q, token)
+    local lease = leases.of(q, token)
     if to_number(lease.given) + long <= q.now then
-      for _, place in ipairs(places_of(lease)) do
+      for _, place in ipairs(leases.places(lease)) do
         local m = message_at(q, place)
         if m and m.state == 'L' and m.token == token and not look_at_message(q, search, m) then
           return
@@ -98,26 +98,26 @@ end
 
 local function look_at_backing_off(q, search)
   local number = q.counters[N.backing_off]
-  local places, complete = some.due(q, 'b', MAX_TIMES, math.min(number, MAX_ROOTS + 1), number)
+  local places, complete = description.due(q, 'b', MAX_TIMES, math.min(number, MAX_ROOTS + 1), number)
   search.exact = search.exact and complete
   look_at_places(q, search, places)
 end
 
 register('roots', function(q, from)
-  local long = take_whole(from, 0, MAX_SPAN, 'duration')
-  local count = take_whole(from, 1, MAX_BATCH, 'count')
+  local long = take.whole(from, 0, MAX_SPAN, 'duration')
+  local count = take.whole(from, 1, MAX_BATCH, 'count')
   take_end(from)
   look(q)
   local search = { found = {}, exact = true, named = MAX_NAMED }
   look_at_paused(q, search)
-  look_at_places(q, search, some.held(q, MAX_ROOTS + 1))
+  look_at_places(q, search, description.held(q, MAX_ROOTS + 1))
   look_at_leases(q, search, long)
   look_at_backing_off(q, search)
   table.sort(search.found, deeper)
   local reply = { tostring(#search.found), search.exact and '1' or '0' }
   for i = 1, math.min(count, #search.found) do
     local root = search.found[i]
-    append(reply, { root.kind, root.id, root.key, digits(root.depth), root.time, root.consumer })
+    description.append(reply, { root.kind, root.id, root.key, digits(root.depth), root.time, root.consumer })
   end
   return reply
 end)

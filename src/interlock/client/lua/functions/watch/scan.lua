@@ -22,8 +22,8 @@ local function scan_dead(q, cursor, count, way)
   end
   local first = rank and rank + 1 or 0
   local reply, bytes = { '0' }, 0
-  each_dead(q, first, first + count - 1, function(id, text)
-    local _, told = tell_dead_one(q, id, text, reply)
+  description.each_dead(q, first, first + count - 1, function(id, text)
+    local _, told = description.tell_dead_one(q, id, text, reply)
     bytes, count = bytes + told, count - 1
     -- A full page does not show whether more follow.
     local full = count == 0 or bytes >= MAX_TOLD
@@ -41,16 +41,16 @@ end
 local function scan_key(q, cursor, count, key)
   local reply, bytes = { '0' }, 0
   local last, node = at_cursor(q, cursor), nil
-  if last and last.state ~= 'D' and some.carries(last, key) then
+  if last and last.state ~= 'D' and description.carries(last, key) then
     node = redis_call('HGET', q.n, last.place .. key)
   else
     local text = get(hash(q, 'l'), key)
-    node = text and lane_of(q, text).head
+    node = text and lanes.of(q, text).head
   end
   while node do
     local place = string_sub(node, 2)
     local m = message_at(q, place)
-    bytes, count = bytes + tell(q, m, reply), count - 1
+    bytes, count = bytes + description.tell(q, m, reply), count - 1
     if count == 0 or bytes >= MAX_TOLD then
       -- A full page does not show whether more follow.
       reply[1] = m.id
@@ -74,8 +74,8 @@ local function scan_delayed(q, cursor, count, key)
         local id = string_sub(members[i], 2)
         local m = message_at(q, id)
         looked_at = looked_at + 1
-        if some.carries(m, key) then
-          bytes, count = bytes + tell(q, m, reply), count - 1
+        if description.carries(m, key) then
+          bytes, count = bytes + description.tell(q, m, reply), count - 1
         end
         if count == 0 or bytes >= MAX_TOLD or looked_at == MAX_LOOKED_AT then
           reply[1] = id
@@ -94,7 +94,7 @@ local function take_ids(from, cursor)
     if i > MAX_BATCH then
       refuse('TOOBIG', '%s: more than %d ids', from.called, MAX_BATCH)
     end
-    local id = take_number(from, 'ids[%d]', i)
+    local id = take.number(from, 'ids[%d]', i)
     if to_number(id) > to_number(cursor) then
       ids[#ids + 1] = id
     end
@@ -109,7 +109,7 @@ local function scan_ids(q, count, ids)
     local found = find_all(q, some)
     for i = 1, #some do
       if found[i] then
-        bytes, count = bytes + tell(q, found[i], reply), count - 1
+        bytes, count = bytes + description.tell(q, found[i], reply), count - 1
         if count == 0 or bytes >= MAX_TOLD then
           -- A full page does not show whether more follow.
           reply[1] = some[i]
@@ -131,7 +131,7 @@ local function each_message(q, cursor, count, needed, look)
   local at, aliases = to_number(cursor), q.counters[N.aliases] > 0
   if at < MOVED then
     -- A message is not the only field that c has for it.
-    local after, full = each_field(q, cursor, 2 * count, function(field, text)
+    local after, full = description.each_field(q, cursor, 2 * count, function(field, text)
       if is_place(field) then
         local m = (aliases or needed) and open_record(q, field, text)
         if not m or m.id == field then
@@ -147,7 +147,7 @@ local function each_message(q, cursor, count, needed, look)
     end
     at = MOVED
   end
-  local after = each_field(q, digits(at - MOVED), 2 * count, function(id, place)
+  local after = description.each_field(q, digits(at - MOVED), 2 * count, function(id, place)
     return look(id, needed and message_at(q, place))
   end, q.al)
   return after == '0' and after or digits(MOVED + to_number(after))
@@ -157,7 +157,7 @@ local function scan_larger(q, cursor, count, least, state)
   local c = q.counters
   local reply = { '', c[N.unsettled] > 0 and digits(c[N.seq]) or '0' }
   reply[1] = each_message(q, cursor, count, state, function(id, m)
-    if to_number(id) > least and (not state or state_of(q, m) == state) then
+    if to_number(id) > least and (not state or description.state_of(q, m) == state) then
       reply[#reply + 1] = id
     end
   end)
@@ -165,16 +165,16 @@ local function scan_larger(q, cursor, count, least, state)
 end
 
 register('scan', function(q, from)
-  local cursor = take_cursor(from)
-  local count = take_whole(from, 1, MAX_BATCH, 'count')
-  local part = more(from) and take_word(from, PARTS, 'what')
-  local key = (part == 'key' or part == 'delayed') and take_text(from, MAX_KEY_BYTES, 'key')
+  local cursor = description.take_cursor(from)
+  local count = take.whole(from, 1, MAX_BATCH, 'count')
+  local part = more(from) and take.word(from, PARTS, 'what')
+  local key = (part == 'key' or part == 'delayed') and take.text(from, MAX_KEY_BYTES, 'key')
   if key == '' then
     bad(from, 'key', 0, 'is empty')
   end
   local ids = part == 'ids' and take_ids(from, cursor)
-  local least = part == 'larger' and take_whole(from, 0, MAX_NUMBER, 'id')
-  local state = least and more(from) and take_word(from, IN_STATE, 'state')
+  local least = part == 'larger' and take.whole(from, 0, MAX_NUMBER, 'id')
+  local state = least and more(from) and take.word(from, IN_STATE, 'state')
   take_end(from)
   look(q)
   if ids then
@@ -190,7 +190,7 @@ register('scan', function(q, from)
   end
   local reply = { '' }
   reply[1] = each_message(q, cursor, count, true, function(_, m)
-    return tell(q, m, reply)
+    return description.tell(q, m, reply)
   end)
   return reply
 end)

@@ -5,8 +5,8 @@
 -- looked for.
 local function paused_ready(q)
   local seen, count, left = {}, 0, MAX_LOOKED_AT
-  for _, key in ipairs(some.paused(q, MAX_LOOKED_AT)) do
-    local places = some.granted(q, key, left)
+  for _, key in ipairs(description.paused(q, MAX_LOOKED_AT)) do
+    local places = description.granted(q, key, left)
     left = left - #places
     for _, place in ipairs(places) do
       local m = message_at(q, place)
@@ -68,7 +68,7 @@ end
 -- The first that waits in a lane.
 local function first_waiting(q, key)
   local text = get(hash(q, 'l'), key)
-  local lane = text and lane_of(q, text)
+  local lane = text and lanes.of(q, text)
   local node = lane and lane.first
   if lane and lane.kind == 'X' and lane.depth > 1 then
     node = redis_call('HGET', q.n, string_sub(lane.head, 2) .. key)
@@ -127,14 +127,14 @@ local function oldest_waiting(q, next_place)
     end
     older(first_behind(q, message_at(q, next_place)))
   end
-  for _, place in ipairs(some.held(q, MAX_FRONT)) do
+  for _, place in ipairs(description.held(q, MAX_FRONT)) do
     older(first_behind(q, message_at(q, place)))
   end
   local seen = 0
-  local tokens = some.due(q, 'a', MAX_NAMED, math.min(c[N.leased], MAX_FRONT), 0)
+  local tokens = description.due(q, 'a', MAX_NAMED, math.min(c[N.leased], MAX_FRONT), 0)
   for i = 1, math.min(#tokens, MAX_FRONT) do
     local token = tokens[i]
-    for _, place in ipairs(places_of(lease_of(q, token))) do
+    for _, place in ipairs(leases.places(leases.of(q, token))) do
       if seen == MAX_FRONT then
         break
       end
@@ -145,13 +145,13 @@ local function oldest_waiting(q, next_place)
       end
     end
   end
-  local backing_off = some.due(q, 'b', MAX_NAMED, math.min(c[N.backing_off], MAX_FRONT), 0)
+  local backing_off = description.due(q, 'b', MAX_NAMED, math.min(c[N.backing_off], MAX_FRONT), 0)
   for i = 1, math.min(#backing_off, MAX_FRONT) do
     older(first_behind(q, message_at(q, backing_off[i])))
   end
-  local paused = c[N.paused] > 0 and some.paused(q, MAX_FRONT) or NONE
+  local paused = c[N.paused] > 0 and description.paused(q, MAX_FRONT) or NONE
   for i = 1, math.min(#paused, MAX_FRONT) do
-    for _, place in ipairs(some.granted(q, paused[i], MAX_FRONT)) do
+    for _, place in ipairs(description.granted(q, paused[i], MAX_FRONT)) do
       local state = message_at(q, place).state
       if state == 'R' or state == 'A' or state == 'P' or state == 'W' or state == 'G' then
         older(place)

@@ -3,8 +3,8 @@
 -- forgotten, and its text.
 
 register('workers', function(q, from)
-  local after = take_text(from, MAX_NAME, 'after')
-  local count = take_whole(from, 1, MAX_BATCH, 'count')
+  local after = take.text(from, MAX_NAME, 'after')
+  local count = take.whole(from, 1, MAX_BATCH, 'count')
   take_end(from)
   q.now = (now_of(q))
   local reply, bytes = {}, 0
@@ -16,7 +16,7 @@ register('workers', function(q, from)
       if left and count > 0 and bytes < MAX_TOLD then
         local text = string_sub(said[i], 17)
         local age = q.now - to_number(string_sub(said[i], 1, 16))
-        append(reply, { names[i], digits(math.max(age, 0)), digits(left), text })
+        description.append(reply, { names[i], digits(math.max(age, 0)), digits(left), text })
         bytes, count = bytes + #names[i] + #text, count - 1
       end
       after = names[i]

@@ -1,12 +1,12 @@
 -- Descriptions of messages by the reading functions.
 
 -- A table of functions: a library is limited to 200 names.
-local some = {}
+local description = {}
 
 -- The first places of a lane that nothing on this key blocks, up to a limit.
-function some.granted(q, key, most)
+function description.granted(q, key, most)
   local text, places = get(hash(q, 'l'), key), {}
-  local lane = text and lane_of(q, text)
+  local lane = text and lanes.of(q, text)
   if not lane then
     return places
   end
@@ -22,7 +22,7 @@ function some.granted(q, key, most)
 end
 
 -- Some paused keys, or all if there are no more than the limit.
-function some.paused(q, most)
+function description.paused(q, most)
   if redis_call('HLEN', q.pk) <= most then
     return redis_call('HKEYS', q.pk)
   end
@@ -34,13 +34,13 @@ function some.paused(q, most)
 end
 
 -- The places of held messages, the first ones.
-function some.held(q, most)
+function description.held(q, most)
   return q.counters[N.held] > 0 and redis_call('ZRANGE', q.held, 0, most - 1) or NONE
 end
 
 -- The entries of one letter among the first few due ones (see due.lua), until enough are found;
 -- and whether all were examined, given their number.
-function some.due(q, letter, most, enough, number)
+function description.due(q, letter, most, enough, number)
   local found, at, page = {}, 0, 500
   while at < most and #found < enough do
     local members = redis_call('ZRANGE', q.due, at, at + page - 1)
@@ -59,13 +59,13 @@ end
 
 -- A ready message that is paused waits.
 local function state_of(q, m)
-  if (m.state == 'R' or m.state == 'A') and (q.counters[N.halted] > 0 or paused_key(q, m)) or m.state == 'P' then
+  if (m.state == 'R' or m.state == 'A') and (q.counters[N.halted] > 0 or pauses.first_of(q, m)) or m.state == 'P' then
     return 'waiting'
   end
   return STATES[m.state]
 end
 
-function some.carries(m, key)
+function description.carries(m, key)
   for _, keys in ipairs({ m.exclusive, m.shared }) do
     for i = 1, #keys do
       if keys[i] == key then
@@ -95,7 +95,7 @@ local function due_of(q, m)
 end
 
 -- How many bytes the payload, the keys and the errors of a message have.
-function some.bytes_told(payload, exclusive, shared, history)
+function description.bytes_told(payload, exclusive, shared, history)
   local bytes = #payload + #history
   for i = 1, #exclusive do
     bytes = bytes + #exclusive[i]
@@ -129,7 +129,7 @@ local function tell(q, m, reply)
   append(reply, m.shared)
   append(reply, options)
   append(reply, { state_of(q, m), due_of(q, m), extras.ERROR or '' })
-  return some.bytes_told(payload, m.exclusive, m.shared, extras.ERROR or '')
+  return description.bytes_told(payload, m.exclusive, m.shared, extras.ERROR or '')
 end
 
 -- Shows fields of c, or of another hash, about this many, until `look` has returned enough bytes. Answers
@@ -175,9 +175,13 @@ local function tell_dead_one(q, id, text, reply)
 end
 
 local function take_cursor(from)
-  local cursor = take(from, 'cursor')
+  local cursor = take.argument(from, 'cursor')
   if #cursor > 20 or not string_find(cursor, '^%d+$') then
     bad(from, 'cursor', 0, 'is not a cursor that this queue gives')
   end
   return cursor
 end
+
+description.state_of, description.append, description.due_of, description.tell = state_of, append, due_of, tell
+description.each_field, description.each_dead, description.tell_dead_one = each_field, each_dead, tell_dead_one
+description.take_cursor = take_cursor

@@ -16,7 +16,7 @@ local OUTLAST = 60000
 local workers = {}
 
 function workers.take(from)
-  local worker = take_text(from, MAX_NAME, 'worker')
+  local worker = take.text(from, MAX_NAME, 'worker')
   if worker == '' then
     bad(from, 'worker', 0, 'is empty')
   end

@@ -24,7 +24,7 @@ local function more(from)
   return from.at < #from.args
 end
 
-local function take(from, what, index)
+local function take_argument(from, what, index)
   local at = from.at + 1
   local value = from.args[at]
   if not value then
@@ -35,7 +35,7 @@ local function take(from, what, index)
 end
 
 local function take_text(from, most, what, index)
-  local value = take(from, what, index)
+  local value = take_argument(from, what, index)
   if #value > most then
     bad(from, what, index, string_format('has %d bytes; at most %d', #value, most))
   end
@@ -49,7 +49,7 @@ for i = 0, 128 do
 end
 
 local function take_whole(from, least, most, what, index)
-  local value = take(from, what, index)
+  local value = take_argument(from, what, index)
   local number = SMALL[value]
     or string_find(value, '^%-?%d+$') and #value <= 17 and to_number(value)
   if not number or number < least or number > most then
@@ -61,7 +61,7 @@ end
 
 -- Ids and tokens stay text. A leading zero would be a second spelling of the same number.
 local function take_number(from, what, index)
-  local value = take(from, what, index)
+  local value = take_argument(from, what, index)
   if #value > 16 or not string_find(value, '^[1-9]%d*$') then
     bad(from, what, index, 'is not a number that this queue gives')
   end
@@ -87,7 +87,7 @@ end
 
 -- One of a few words.
 local function take_word(from, words, what, index)
-  local value = take(from, what, index)
+  local value = take_argument(from, what, index)
   if words[value] == nil or value == 'told' then
     bad(from, what, index, 'is not ' .. words.told)
   end
@@ -121,3 +121,9 @@ local function take_keys(from, count, what, i, seen, list)
   end
   from.at = at + count
 end
+
+-- The interface to other files: one table, because a library is limited to 200 names.
+local take = {
+  argument = take_argument, text = take_text, whole = take_whole, number = take_number, caller = take_caller,
+  word = take_word, wait = take_wait, keys = take_keys,
+}

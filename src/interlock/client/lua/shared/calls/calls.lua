@@ -1,5 +1,8 @@
 -- The beginning and the end of a call that writes.
 
+local write_classes = lanes.write_classes
+local wake_all = waiters.wake_all
+
 -- Reads the counters; applies nothing. Reading functions need only this.
 local function look(q)
   if not q.hashes then

@@ -6,6 +6,8 @@
 -- with a kept reply are in the sorted set ko; the counter kept_due says when one of them may have
 -- been silent that long, and only then they are examined.
 
+local short_of, reply_of = forms.short_of, forms.reply_of
+
 -- Reads all that the call needs first: counters, the consumer's kept reply, and `fields` of c up to
 -- the `last`, which begin with the third; their values are in q.kept. Answers the reply, if this
 -- call was answered before.

@@ -8,6 +8,8 @@
 -- | p | first id, count | of a put whose ids follow each other |
 -- | l | token, deadline, settled | of a lease of plain messages, after a count of `ACKED`; -1: of il1_lease |
 
+local lease_from, places_of = leases.from, leases.places
+
 -- The strings of small numbers.
 local COUNT = {}
 for i = 0, 128 do
@@ -127,3 +129,9 @@ local function fix_reply(q, token, consumer)
     redis_call('HSET', q.c, 'k' .. consumer, short_of(q, consumer, head, reply_of(q, kept)))
   end
 end
+
+-- The interface to other files: one table, because a library is limited to 200 names.
+local forms = {
+  COUNT = COUNT, tell_plain = tell_plain, series = series, put_reply = put_reply, short_of = short_of,
+  reply_of = reply_of, fix_reply = fix_reply,
+}

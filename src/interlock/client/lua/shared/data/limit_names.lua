@@ -31,7 +31,7 @@ end
 
 -- The limits of a queue, sorted by name (clause 26).
 function limit_names.take_limits(from, option)
-  local text = take_text(from, option.bytes, option.name)
+  local text = take.text(from, option.bytes, option.name)
   if text == '' then
     return text
   end

@@ -1,5 +1,7 @@
 -- The options of a queue, as il1_configure declares them, and those that a message has of its own.
 
+local take_whole, take_word = take.whole, take.word
+
 local OPTION = {}
 for i = 1, #DECLARED.queue do
   OPTION[DECLARED.queue[i].name] = DECLARED.queue[i]

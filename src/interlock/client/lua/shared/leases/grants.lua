@@ -1,5 +1,8 @@
 -- Leasing: the lease that a call gets, and its reply.
 
+local forget = dedup.forget
+local COUNT, tell_plain = forms.COUNT, forms.tell_plain
+
 -- The µs until something falls due that no outside call causes; '' for never.
 local function falls_due(q)
   local c = q.counters

@@ -1,5 +1,8 @@
 -- The end of leases.
 
+local lease_of, keep_lease = leases.of, leases.keep
+local fix_reply = forms.fix_reply
+
 -- This many of a lease's messages are no longer out.
 local function end_some(q, token, count)
   local lease = lease_of(q, token)
@@ -13,3 +16,5 @@ local function end_some(q, token, count)
     keep_lease(q, lease)
   end
 end
+
+leases.end_some = end_some

@@ -1,5 +1,8 @@
 -- Asking for messages, as il1_lease and il1_next do.
 
+local take_whole, take_word = take.whole, take.word
+local wait_for, woken = waiters.wait_for, waiters.woken
+
 -- Nearly all calls ask for one of a few durations.
 local DURATIONS = {}
 local DURATIONS_KNOWN = { count = 0, most = 100 }

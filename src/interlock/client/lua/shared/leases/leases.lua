@@ -38,3 +38,6 @@ local function alive(q, token)
   local lease = lease_of(q, token)
   return lease and to_number(lease.deadline) > q.now
 end
+
+-- The interface to other files: one table, because a library is limited to 200 names.
+local leases = { from = lease_from, of = lease_of, places = places_of, keep = keep_lease, alive = alive }

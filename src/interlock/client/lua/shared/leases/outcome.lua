@@ -1,5 +1,10 @@
 -- The end of messages, and of attempts (clauses 9, 10).
 
+local unlink = lanes.unlink
+local forget_later = dedup.forget_later
+local note_ended, keep_result = results.note_ended, results.keep
+local left_behind, barrier_settled = barriers.left_behind, barriers.settled
+
 -- A message with limit names is no longer leased, if it was.
 local function lease_ended(q, m)
   if m.limit and m.state == 'L' then
@@ -274,3 +279,9 @@ local function cancel(q, m)
   end
   settle(q, m)
 end
+
+-- The interface to other files: one table, because a library is limited to 200 names.
+local outcome = {
+  settle = settle, bury = bury, give_up = give_up, come_again = come_again, fail = fail, ran_out = ran_out,
+  end_backoff = end_backoff, cancel = cancel,
+}

@@ -56,3 +56,8 @@ local function keep_result(q, m, letter, result)
     drop_results(q, redis_call('ZRANGE', q.ro, 0, 0))
   end
 end
+
+-- The interface to other files: one table, because a library is limited to 200 names.
+local results = {
+  note_ended = note_ended, ENDS = ENDS, drop = drop_results, expire = expire_results, keep = keep_result,
+}

@@ -1,5 +1,11 @@
 -- Settling: any subset of the leased messages, of any leases.
 
+local take_text, take_whole, take_number, take_word = take.text, take.whole, take.number, take.word
+local look_behind = lanes.look_behind
+local keep_result = results.keep
+local settle, give_up, come_again, fail = outcome.settle, outcome.give_up, outcome.come_again, outcome.fail
+local alive, end_some = leases.alive, leases.end_some
+
 local VERBS = { ACK = true, DONE = true, NACK = true, REJECT = true, EXHAUST = true, RELEASE = true, DEFER = true,
   DROP = true, told = 'ACK, DONE, NACK, REJECT, EXHAUST, RELEASE, DEFER or DROP' }
 

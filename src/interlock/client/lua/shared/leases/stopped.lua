@@ -2,14 +2,14 @@
 
 -- Ends the hold or backoff of the message that the call names, and then does `how`.
 local function stopped(q, from, how)
-  local id = take_number(from, 'id')
+  local id = take.number(from, 'id')
   take_end(from)
   begin(q)
   local m = find(q, id)
   local done = m and (m.state == 'H' or m.state == 'B') and how(m, true)
   if done then
     if m.state == 'B' then
-      end_backoff(q, m)
+      outcome.end_backoff(q, m)
     else
       q.counters[N.held] = q.counters[N.held] - 1
       redis_call('ZREM', q.held, m.place)

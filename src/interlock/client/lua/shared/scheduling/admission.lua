@@ -1,5 +1,7 @@
 -- Whether a message may be leased by its limits, and what follows when it is, or its lease ends: see slots.lua.
 
+local park = pauses.park
+
 local KEEPER_AFTER = 64
 
 -- Keepers: a message that was passed for long gets slots as they become free, one name after another.

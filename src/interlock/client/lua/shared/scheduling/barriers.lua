@@ -7,6 +7,8 @@
 -- The gates of a settled barrier open little by little: opening lists the barriers whose do. An element of
 -- g:PLACE may be '>' and a barrier that was cancelled in the middle: its gates follow.
 
+local unblock = lanes.unblock
+
 local function first_barrier(q)
   if not q.first then
     q.first = redis_call('ZRANGE', q.ba, 0, 0)[1]
@@ -117,3 +119,9 @@ local function barrier_settled(q, m)
   open_gates(q)
   ready_barrier(q)
 end
+
+-- The interface to other files: one table, because a library is limited to 200 names.
+local barriers = {
+  first = first_barrier, gate = gate, place = place_barrier, left_behind = left_behind, open_gates = open_gates,
+  settled = barrier_settled,
+}

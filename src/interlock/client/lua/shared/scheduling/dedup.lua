@@ -57,3 +57,8 @@ local function forget_later(q, m)
   end
   forget(q, 10)
 end
+
+-- The interface to other files: one table, because a library is limited to 200 names.
+local dedup = {
+  known_id = known_id, forget = forget, remember = remember, know_for = know_for, forget_later = forget_later,
+}

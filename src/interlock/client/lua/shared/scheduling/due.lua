@@ -3,6 +3,12 @@
 -- gives the kind: a and a token for a lease's deadline; b and a place, backing off; d and an id,
 -- delayed.
 
+local look_at_lanes, go_on = lanes.look_at, lanes.go_on
+local expire_results = results.expire
+local open_gates = barriers.open_gates
+local ran_out = outcome.ran_out
+local lease_of, places_of, end_some = leases.of, leases.places, leases.end_some
+
 local function due_before(q, letter, most)
   local from, found = '', {}
   local members = redis_call('ZRANGEBYSCORE', q.due, '-inf', digits(q.now), 'LIMIT', 0, most)

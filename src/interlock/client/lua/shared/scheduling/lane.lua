@@ -98,3 +98,9 @@ local function lane_text(lane)
   end
   return string_format('S%s%s%s%010d%d', lane.head, lane.tail, lane.first or NOBODY, lane.active, lane.depth)
 end
+
+-- The interface to other files: one table, because a library is limited to 200 names.
+local lanes = {
+  short_node = short_node, key_of = key_of_lane, is_single = single, of = lane_of, note_depth = note_depth,
+  write_classes = write_classes, text = lane_text,
+}

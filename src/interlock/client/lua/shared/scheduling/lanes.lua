@@ -2,6 +2,9 @@
 -- is ready. So a put and a settlement cost O(keys of the message), however many messages are
 -- pending (clause 21).
 
+local lane_of, single, short_node, lane_text = lanes.of, lanes.is_single, lanes.short_node, lanes.text
+local note_depth = lanes.note_depth
+
 -- Puts a message at the end of a lane with other messages. Answers whether they block it.
 local function link_behind(q, l, text, place, key, mode)
   local lane, node = lane_of(q, text), mode .. place
@@ -240,3 +243,6 @@ local function go_on(q)
     end
   end
 end
+
+lanes.link, lanes.unblock, lanes.unlink, lanes.look_at = link, unblock, unlink, look_at_lanes
+lanes.look_behind, lanes.go_on = look_behind, go_on

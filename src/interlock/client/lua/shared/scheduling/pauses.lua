@@ -2,6 +2,9 @@
 -- it comes up, under the first such key: so a pause costs nothing, however many messages it
 -- affects.
 
+local take_text = take.text
+local lane_of = lanes.of
+
 local function look_at_pauses(q, messages)
   if q.counters[N.paused] == 0 then
     return
@@ -73,3 +76,8 @@ local function take_paused(from)
   end
   return keys
 end
+
+-- The interface to other files: one table, because a library is limited to 200 names.
+local pauses = {
+  look_at = look_at_pauses, of = paused_keys, first_of = paused_key, park = park, take = take_paused,
+}

@@ -1,5 +1,9 @@
 -- Messages come in: they take their places in all their lanes at once (clause 4), or wait for their time.
 
+local short_node, link = lanes.short_node, lanes.link
+local remember = dedup.remember
+local gate, place_barrier = barriers.gate, barriers.place
+
 -- The place is the message's sequence. `before` others are unsettled and have a place.
 local function place(q, m, before)
   local blocked = 0

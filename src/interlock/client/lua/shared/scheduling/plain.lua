@@ -3,6 +3,11 @@
 -- for each. This file does the same as the general path, in half the time, and leaves all other
 -- cases to that.
 
+local short_node = lanes.short_node
+local note_ended = results.note_ended
+local alive, end_some = leases.alive, leases.end_some
+local tell_plain = forms.tell_plain
+
 -- The keys of a plain record, whose flags are at `from`; and where the payload begins.
 local function plain_keys(text, from)
   local flags, high, low, long, short = string_byte(text, from, from + 4)

@@ -3,6 +3,9 @@
 -- without a table for each message. Each function here checks before it writes, and answers nil in
 -- any other case: the general path then begins anew.
 
+local note_ended = results.note_ended
+local series, fix_reply = forms.series, forms.fix_reply
+
 -- Writes what the call has to write so far; answers how many fields are new.
 local function put_at_once(q)
   local new, count = 0, q.sets
@@ -371,3 +374,9 @@ local function settle_given(q, list, token, count, joined, reply)
   end
   return true
 end
+
+-- The interface to other files: one table, because a library is limited to 200 names.
+local quick = {
+  plain_arguments = plain_arguments, fields_of_lanes = fields_of_lanes, put_quickly = put_quickly, ASKED = ASKED,
+  plain_acks = plain_acks, settle_given = settle_given,
+}

@@ -7,6 +7,8 @@
 -- A cancelled message leaves its sorted set; in a list its entry stays, and is skipped. The
 -- counters have the lengths of lists and sets, and the number of stale entries of a list.
 
+local look_at_pauses, paused_key, park = pauses.look_at, pauses.first_of, pauses.park
+
 local WITH_KEYS = { list = 'fk', set = 'rk', lists = N.fk, sets = N.rk, stale = N.sk, moves = N.ak }
 local WITHOUT = { list = 'fu', set = 'ru', lists = N.fu, sets = N.ru, stale = N.su, moves = N.au }
 for i = 1, 2 do

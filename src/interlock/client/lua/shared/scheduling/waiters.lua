@@ -157,3 +157,9 @@ local function wake_to_leave(q)
     wake_ended(q)
   end
 end
+
+-- The interface to other files: one table, because a library is limited to 200 names.
+local waiters = {
+  wait_for = wait_for, woken = woken, wait_for_end = wait_for_end, wake_all = wake_all,
+  wake_to_leave = wake_to_leave,
+}
