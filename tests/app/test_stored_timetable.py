@@ -8,9 +8,11 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from interlock.app import App
+from interlock.app.timetable import timer as timers
 from interlock.app.timetable.keeper import MOST_LEFT, OFTEN_LEFT, Keeper
 from interlock.testing import TestWorker
 from tests import seeds
@@ -297,6 +299,97 @@ def test_an_entry_whose_task_no_worker_has_stays_and_is_reported(
         assert reports.after(worker, 3600) == ["a"]
 
 
+def test_an_entry_whose_task_no_worker_has_can_be_removed_before_and_after_it_was_applied(
+    reports: Reports,
+) -> None:
+    with reports.app.testing(start=START) as worker:
+        for is_applied in (False, True):
+            reports.add()
+            if is_applied:
+                worker.run_until_idle()
+                worker.clock.advance(60)
+            without = Keeper("default", {}, reports.app._open)
+            assert without.step(0.0), "it is returned"
+            reports.app.timetable.remove("daily")
+            for _ in range(3):
+                worker.clock.advance(60)
+                while without.step(0.0):
+                    pass
+            assert without.queue.stats().unsettled == 0
+
+
+def test_calls_of_before_a_change_count_as_copies(reports: Reports) -> None:
+    with reports.app.testing(start=START) as worker:
+        reports.add(copies=1)
+        worker.run_until_idle()
+        worker.advance(3600)
+        calls = reports.app._queue("default")
+        assert calls.stats().unsettled == 1
+        for every in ("30m", "10m"):
+            options: dict[str, Any] = {"every": every, "args": ["b"], "copies": 1}
+            reports.app.timetable.change("daily", reports.task, **options)
+            worker.advance(3600)
+            assert calls.stats().unsettled == 1
+        worker.run_until_idle()
+        assert reports.after(worker, 600) == ["b"]
+
+
+def test_a_change_to_a_task_of_another_queue_moves_the_entry(reports: Reports) -> None:
+    def other(tenant: str) -> None:
+        reports.seen.append(f"other {tenant}")
+
+    task = reports.app.task(name="other", queue="another")(other)
+    timetable = reports.app.timetable
+    with reports.app.testing(start=START) as worker:
+        reports.add()
+        worker.run_until_idle()
+        timetable.change("daily", task, every="1h", args=["b"])
+        # The removal in the other queue is not applied yet.
+        assert [(one.name, one.task) for one in timetable.stored()] == [("daily", "other")]
+        worker.run_until_idle()
+        assert reports.after(worker, 3600) == ["other b"]
+
+
+def test_an_entry_that_was_added_in_two_queues_at_once_is_removed_from_both(
+    reports: Reports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other(tenant: str) -> None:
+        reports.seen.append(f"other {tenant}")
+
+    task = reports.app.task(name="other", queue="another")(other)
+    timetable = reports.app.timetable
+    with reports.app.testing(start=START) as worker:
+        reports.add()
+        with monkeypatch.context() as patched:
+            # The other process looked before this one had stored its entry.
+            patched.setattr(timetable, "_queues", list)
+            timetable.add("daily", task, every="1h", args=["b"])
+        worker.run_until_idle()
+        assert sorted(reports.after(worker, 3600)) == ["a", "other b"]
+        assert timetable.remove("daily")
+        worker.run_until_idle()
+        assert (reports.after(worker, 3600), timetable.stored()) == ([], [])
+
+
+@pytest.mark.parametrize("change", ["", "set"])
+def test_an_entry_that_a_newer_release_stored_is_left_to_its_workers(
+    reports: Reports, change: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with reports.app.testing(start=START) as worker:
+        stored = {"args": ["a"], "jitter": 5}
+        payload = {"name": "daily", "task": "report", "schedule": "every 1h", "missed": "once",
+                   "tick": 0, "stored": stored, "change": change}  # fmt: skip
+        queue = reports.app._queue("default:timetable")
+        queue._sent(msgspec.json.encode(payload), 5.0, keys="daily", retry=timers.FOR_EVER)
+        for _ in range(MOST_LEFT + 2):
+            worker.run_until_idle()
+            worker.clock.advance(60)
+        (left,) = queue.messages()
+        assert msgspec.json.decode(left.payload) == payload
+        assert caplog.text.count("waits for a worker of the newer release that stored it") == 1
+        assert reports.seen == []
+
+
 @pytest.mark.parametrize("run", range(20))
 def test_random_changes_with_workers_that_die_end_in_the_last_one(
     reports: Reports, run: int, monkeypatch: pytest.MonkeyPatch
@@ -325,10 +418,11 @@ def test_random_changes_with_workers_that_die_end_in_the_last_one(
     timetable = reports.app.timetable
     with reports.app.testing(start=START) as worker:
         deadly = 0.2
+        without = Keeper("default", {}, reports.app._open)
         for step in ("_send", "_put", "_settle"):
             monkeypatch.setattr(Keeper, step, dying(getattr(Keeper, step)))
         for _ in range(60):
-            what = chance.choice(("add", "change", "remove", "tick", "tick", "tick"))
+            what = chance.choice(("add", "change", "remove", "tick", "tick", "tick", "return"))
             every = chance.choice(("10m", "1h", "1d"))
             if what == "add" and expected is None:
                 assert reports.add(every=every)
@@ -339,6 +433,9 @@ def test_random_changes_with_workers_that_die_end_in_the_last_one(
             elif what == "remove":
                 assert timetable.remove("daily") is (expected is not None)
                 expected = None
+            elif what == "return":
+                with contextlib.suppress(Died):
+                    without.step(0.0)
             else:
                 worker.clock.advance(chance.choice((1, 40, 60, 600, 3600)))
                 with contextlib.suppress(Died):

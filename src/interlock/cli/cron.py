@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime as dt
 import itertools
 import json
@@ -277,7 +278,10 @@ def _told(entry: Entry, timers: dict[str, list[Timer]]) -> dict[str, Any]:
 def _told_stored(app: App, one: Timer) -> dict[str, Any]:
     from interlock.app.timetable.timer import schedule_of
 
-    zone = schedule_of(one.schedule).zone
+    zone: dt.tzinfo = dt.UTC
+    with contextlib.suppress(ValueError):
+        # Perhaps a time zone that this machine does not know.
+        zone = schedule_of(one.schedule).zone
 
     def when(tick: int) -> str | None:
         return dt.datetime.fromtimestamp(tick, zone).isoformat() if tick else None

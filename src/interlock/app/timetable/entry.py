@@ -31,7 +31,7 @@ class Due(NamedTuple):
     too many."""
 
 
-class Definition(msgspec.Struct, omit_defaults=True):
+class Definition(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """The part of a stored entry that a declared one's timer lacks: values of JSON."""
 
     args: list[Any] = []

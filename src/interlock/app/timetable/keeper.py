@@ -13,7 +13,7 @@ from interlock import _core
 from interlock.app.timetable import timer as timers
 from interlock.app.timetable.entry import MOST, Entry, moment
 from interlock.app.timetable.timer import Timer
-from interlock.app.timetable.timetable import listed
+from interlock.app.timetable.timetable import listed, sent_of
 from interlock.client.faces import batch as batches
 from interlock.client.faces.batch import LeasedBatch
 from interlock.client.wire import messages as wire
@@ -120,6 +120,9 @@ class Keeper:
         (place,) = batch.places
         message, now = batch.message(place), self._date(batch)
         found = timers.decode(message.payload)
+        if found is None and (unread := timers.unread(message.payload)):
+            self._leave(batch, message, unread)
+            return
         if found is None:
             _log.error(
                 "message %d in queue %r is not a timer; dropping it", message.id, self.queue.name
@@ -154,14 +157,17 @@ class Keeper:
         now: float,
     ) -> None:  # fmt: skip
         """Apply a change of a stored entry: its other timers wait behind it, for the same key."""
+        before = [found]
         for one, timer in listed(self.queue, found.name):
             if timer.stored is not None and not timer.change:
                 self.queue.cancel(one.id)
+                before.append(timer)
         if entry is not None:
             began = time.monotonic()
             last = found.last if found.last - now <= SET_BACK else 0
             tick = entry.schedule.after(max(now, last))
-            self._put(entry, tick, last, tick - now - (time.monotonic() - began))
+            sent = sent_of(before) if entry.copies else None
+            self._put(entry, tick, last, tick - now - (time.monotonic() - began), sent=sent)
         _log.info(
             "stored timetable entry %r is %s", found.name,
             f"set: {found.schedule}, task {found.task}" if entry else "removed",
@@ -173,8 +179,7 @@ class Keeper:
         self, batch: LeasedBatch, message: wire.Handed, entry: Entry, found: Timer, now: float
     ) -> None:
         """Return a timer whose tick is not due yet."""
-        if entry.stored and any(timer.change for _, timer in listed(self.queue, entry.name)):
-            # It would hold up the change, which replaces it.
+        if entry.stored and self._is_replaced(message.id, entry.name):
             self._settle(batch, ("ACK", batch.token, message.id))
             return
         if _tick_of(entry, found, now) != found.tick or message.attempt > MOST_LEFT / 2:
@@ -184,6 +189,10 @@ class Keeper:
             return
         delay = min(found.tick - now, LONGEST_SLEEP)
         self._settle(batch, wire.deferring(batch.token, message.id, delay))
+
+    def _is_replaced(self, id: int, name: str) -> bool:
+        """Return whether a change waits behind this timer or change, which replaces it."""
+        return any(timer.change and one.id > id for one, timer in listed(self.queue, name))
 
     def _again(self, entry: Entry, found: Timer, id: int, now: float) -> None:
         """Replace the timer of this id by one for the tick that is next by now."""
@@ -249,13 +258,23 @@ class Keeper:
         )  # fmt: skip
         return job.id
 
-    def _leave(self, batch: LeasedBatch, message: wire.Handed, found: Timer) -> None:
+    def _leave(
+        self, batch: LeasedBatch, message: wire.Handed, found: Timer | timers.Unread
+    ) -> None:
         """Leave it to a worker of another release; drop it if none has taken it."""
         is_stored = found.stored is not None
+        if is_stored and self._is_replaced(message.id, found.name):
+            self._settle(batch, ("ACK", batch.token, message.id))
+            return
         if message.attempt <= MOST_LEFT or is_stored:
             longest = LONGEST_LEFT if message.attempt <= MOST_LEFT else LONGEST_SLEEP
             delay = min(2.0 ** min(message.attempt - 1, 10), longest)
-            if is_stored and message.attempt == OFTEN_LEFT:
+            if is_stored and message.attempt == OFTEN_LEFT and isinstance(found, timers.Unread):
+                _log.warning(
+                    "stored timetable entry %r waits for a worker of the newer release that stored "
+                    "it", found.name, extra={"entry": found.name},
+                )  # fmt: skip
+            elif is_stored and message.attempt == OFTEN_LEFT:
                 _log.warning(
                     "stored timetable entry %r waits for a worker of queue %r that has task %r; "
                     "if there will be none, remove the entry",

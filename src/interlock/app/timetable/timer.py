@@ -17,7 +17,7 @@ __all__ = ["SUFFIX", "Timer", "call_name", "entry_of", "queue_name", "timer_name
 SUFFIX = ":timetable"
 
 
-class Timer(msgspec.Struct, omit_defaults=True):
+class Timer(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """The payload: JSON, because operators read it too."""
 
     name: str
@@ -45,6 +45,17 @@ class Timer(msgspec.Struct, omit_defaults=True):
             and self.schedule == entry.schedule.text
             and self.task == entry.task.name
         )
+
+
+class Unread(msgspec.Struct):
+    """A timer or change as far as a release reads it that does not know its form."""
+
+    name: str
+    tick: int
+    last: int = 0
+    task: str = ""
+    schedule: str = ""
+    stored: Any = None
 
 
 def queue_name(queue: str) -> str:
@@ -111,11 +122,28 @@ def decode(payload: bytes) -> Timer | None:
     """Return the timer of a message; None if the message is not a timer."""
     try:
         found = _decode(payload)
-        # Years of the calendar; other times can be neither formatted nor waited for.
-        moment(found.tick), moment(found.last)
-    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, OverflowError, OSError):
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    return found if min(found.tick, found.last) >= 0 else None
+    return found if _has_dates(found) else None
+
+
+def unread(payload: bytes) -> Unread | None:
+    """Return what can be read of a payload that is perhaps a timer of a newer release."""
+    try:
+        found = _decode_unread(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return found if _has_dates(found) else None
+
+
+def _has_dates(found: Timer | Unread) -> bool:
+    """Return whether its times are in years of the calendar: others can be neither formatted nor
+    waited for."""
+    try:
+        moment(found.tick), moment(found.last)
+    except (ValueError, OverflowError, OSError):
+        return False
+    return min(found.tick, found.last) >= 0
 
 
 SHORTEST_WINDOW = 3600
@@ -123,3 +151,4 @@ FOR_EVER = Retry(attempts=None, first=1, longest=60)
 """The policy of all messages of such a queue."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Timer).decode
+_decode_unread = msgspec.json.Decoder(Unread).decode

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from interlock.app.timetable import timer as timers
-from interlock.app.timetable.entry import Definition, Entry, Missed, check_arguments
+from interlock.app.timetable.entry import (
+    MOST_COPIES,
+    Definition,
+    Entry,
+    Missed,
+    check_arguments,
+)
 from interlock.app.timetable.schedule import Cron, Every
 from interlock.app.timetable.timer import Timer
 
@@ -115,32 +121,35 @@ class Timetable(Mapping[str, Entry]):
             TypeError, ValueError, EngineUnavailable: as ``add``.
         """
         entry = self._entry("change()", name, task, cron, every, tz, missed, args, kwargs, copies)
-        queue = self._queue_of(name)
-        if queue is None:
+        queues = self._queues_of(name)
+        if not queues:
             raise KeyError(f"change(): there is no stored entry {name!r}; add() stores one")
         self._set(entry)
-        if queue != entry.queue:
-            self._unset(queue, name)
+        for queue in queues:
+            if queue != entry.queue:
+                self._unset(queue, name)
 
     def remove(self, name: str) -> bool:
         """Remove a stored entry. Returns False if there is none of this name.
 
         A call that was sent already stays in its queue.
         """
-        queue = self._queue_of(name)
-        if queue is None:
-            return False
-        self._unset(queue, name)
-        return True
+        queues = self._queues_of(name)
+        for queue in queues:
+            self._unset(queue, name)
+        return bool(queues)
 
     def stored(self) -> list[Timer]:
         """Return the stored entries, by their names; ``tick`` is 0 until a worker has seen one."""
-        found: dict[str, list[tuple[Stored, Timer]]] = {}
+        found: dict[str, Timer] = {}
         for queue in self._queues():
+            own: dict[str, list[tuple[Stored, Timer]]] = {}
             for one in listed(self._open(queue)):
-                found.setdefault(one[1].name, []).append(one)
-        current = (_current(some) for some in found.values())
-        return sorted((one for one in current if one is not None), key=lambda one: one.name)
+                own.setdefault(one[1].name, []).append(one)
+            # A change to a task of another queue is a removal in this one.
+            current = {name: _current(some) for name, some in own.items()}
+            found |= {name: one for name, one in current.items() if one is not None}
+        return [found[name] for name in sorted(found)]
 
     # -- Messages -----------------------------------------------------------------------------
 
@@ -189,8 +198,9 @@ class Timetable(Mapping[str, Entry]):
         opened = self._open(queue)
         known = _on_key(opened, change.name)
         last = max((one.last for _, one in known), default=0)
+        sent = sent_of(timer for _, timer in known) if _current(known) else []
         opened._sent(
-            timers.encode(msgspec.structs.replace(change, last=last)),
+            timers.encode(msgspec.structs.replace(change, last=last, sent=sent)),
             self._app.send_timeout,
             keys=change.name,
             quiet=True,
@@ -202,12 +212,13 @@ class Timetable(Mapping[str, Entry]):
         for runner in self.runners:
             runner.look()
 
-    def _queue_of(self, name: str) -> str | None:
-        """Return the tasks' queue of a stored entry."""
-        for queue in self._queues():
-            if _current(_on_key(self._open(queue), name)) is not None:
-                return queue
-        return None
+    def _queues_of(self, name: str) -> list[str]:
+        """Return the tasks' queues of a stored entry: several if it was added in two at once."""
+        return [
+            queue
+            for queue in self._queues()
+            if _current(_on_key(self._open(queue), name)) is not None
+        ]
 
     def _queues(self) -> list[str]:
         return sorted({task.declared.queue for task in self._app.tasks.values()})
@@ -226,6 +237,11 @@ def listed(queue: Any, key: str | None = None) -> list[tuple[Stored, Timer]]:
         found += [(one, timer) for one, timer in decoded if timer is not None]
         after = page[-1].id
     return found
+
+
+def sent_of(found: Iterable[Timer]) -> list[int]:
+    """Return the ids of calls that these timers and changes of an entry know, the latest last."""
+    return sorted({id for timer in found for id in timer.sent})[-MOST_COPIES:]
 
 
 def _on_key(queue: Any, name: str) -> list[tuple[Stored, Timer]]:
