@@ -187,6 +187,7 @@ impl Queue {
         }
         if self.waits(&caller, cx) {
             self.note_half(&caller, &answers, args, cx);
+            self.record_set_aside(caller.function, caller.consumer, wanted, cx);
             return Ok(self.park(caller, Want::Lease(wanted, Some(answers)), cx));
         }
         self.nothing(wanted.kind, Some(&answers), out);
@@ -239,7 +240,11 @@ impl Queue {
         let number = self.consumer(caller.consumer);
         let granted = self.grant(&mut wanted, number, settled.as_deref(), out);
         if !granted {
-            if self.waits(&caller, cx) {
+            let waits = self.waits(&caller, cx);
+            if waits || caller.call == 0 {
+                self.record_set_aside(caller.function, caller.consumer, wanted, cx);
+            }
+            if waits {
                 return self.park(caller, Want::Lease(wanted, settled), cx);
             }
             self.nothing(wanted.kind, settled.as_deref(), out);
@@ -277,6 +282,20 @@ impl Queue {
             kind_name(wanted.kind),
         ];
         cx.record(self, Recorded::Granted, &args);
+    }
+
+    /// Records a call that leased nothing and is not recorded otherwise, if it set messages aside. Without the record,
+    /// the next lease would examine them again in a replay, and could lease other messages.
+    pub fn record_set_aside(
+        &self,
+        function: Function,
+        consumer: &[u8],
+        wanted: Wanted,
+        cx: &Context<'_>,
+    ) {
+        if self.scheduler.has_set_aside() {
+            self.record_grant(function, consumer, 0, wanted, cx);
+        }
     }
 
     fn waits(&self, caller: &Caller<'_>, cx: &Context<'_>) -> bool {

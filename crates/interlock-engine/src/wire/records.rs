@@ -11,8 +11,8 @@ pub enum Recorded {
     Call(Function),
     /// Everything that was due was applied.
     Tick,
-    /// A call that waited was answered, perhaps with nothing. Its arguments: `FUNCTION CONSUMER
-    /// CALL COUNT DURATION KIND`.
+    /// A call that waited was answered, perhaps with nothing; or a call got nothing, and set
+    /// messages aside. Its arguments: `FUNCTION CONSUMER CALL COUNT DURATION KIND`.
     Granted,
     /// An `il1_next` has settled its messages, and waits. Its arguments: `CONSUMER CALL
     /// SETTLEMENT...`.

@@ -62,7 +62,9 @@ impl<P> Scheduler<P> {
         let from = grants.len();
         let Most { messages: limit, keys, bytes } = most;
         let mut left = Room { keys, bytes, taken: 0, parks: CALL_LIMIT };
-        let mut at = self.pick(kind, &mut left, true)?;
+        let first = self.pick(kind, &mut left, true);
+        self.engine.set_aside = first.is_none() && left.parks < CALL_LIMIT;
+        let mut at = first?;
         let token = self.leases.draw_token(self.now);
         let deadline = self.now.saturating_add(length);
         let alone = self.records.suspect(at) > 0;

@@ -31,6 +31,8 @@ pub(in crate::queue) struct EngineSide<P> {
     /// True while somebody waits for messages to be settled; and the ids of those that were.
     notes_settled: bool,
     settled: Vec<u64>,
+    /// The last call to lease got nothing, and set messages aside.
+    pub set_aside: bool,
 }
 
 impl<P> Default for EngineSide<P> {
@@ -41,6 +43,7 @@ impl<P> Default for EngineSide<P> {
             carried: None,
             notes_settled: false,
             settled: Vec::new(),
+            set_aside: false,
         }
     }
 }
@@ -265,6 +268,12 @@ impl<P> Scheduler<P> {
     pub fn note_ended(&mut self, notes: bool) {
         self.engine.notes_settled = notes;
         self.engine.settled.clear();
+    }
+
+    /// Returns whether the last `lease_batch` leased nothing, and set messages aside for paused keys or limits.
+    /// What a later call leases depends on that.
+    pub fn has_set_aside(&self) -> bool {
+        self.engine.set_aside
     }
 
     /// The ids noted since this was last asked.

@@ -56,6 +56,7 @@ impl Queue {
                 // next continues.
                 dry[super::line_of(wanted.kind)] = true;
                 self.restless |= self.scheduler.ready(wanted.kind) > 0;
+                self.record_set_aside(waiter.function, &waiter.consumer, wanted, cx);
                 self.waiting.insert(order, waiter);
             }
         }
