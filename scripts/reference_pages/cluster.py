@@ -45,7 +45,7 @@ a1    postgresql://app@10.0.0.20:5432/presence   12 ms        3   20,110
 
 | column | means |
 |---|---|
-| `state` | `serving`; `joining`: it reads its log and takes no writes yet; `stuck`: its log begins after its checkpoint, and no node has supplied a snapshot; `read-only`: its ring or its table cannot be written, or the log belongs to a table with other settings |
+| `state` | `serving`; `joining`: it reads its log and takes no writes yet; `stuck`: its log begins after its checkpoint, and no node has supplied a snapshot; `read-only`: its ring or its table cannot be written, lost entries are not back yet, or the log belongs to a table with other settings |
 | `position` | entries of the log that the node has applied |
 | `behind`, `lag` | entries that the most advanced node has applied and this one has not; time that the node is behind its log |
 | `checksum` | first digits of the checksum of all rows: nodes at the same position have the same, or one is wrong. A difference is an alarm, shown below the table and in the exit code |

@@ -411,7 +411,8 @@ impl<M: Machine> Whole<M> {
         // A command that changed something before may find later values now.
         let is_missed = outcome == Outcome::Missed && rules.missed;
         let changed = is_missed || outcome == Outcome::Done;
-        let is_void = refused || !changed && put_back.is_none();
+        // What has come back is done with, even if it is refused now.
+        let is_void = put_back.is_none() && (refused || !changed);
         let mut stamps = moment.placed.into_inner();
         if let Some((name, number)) = client {
             if stamps.is_empty() {

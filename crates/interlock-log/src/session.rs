@@ -1,26 +1,23 @@
 //! Records of nodes and clients in the state, so that each write counts once (rule 2).
 //!
 //! A *name* is one start of a node; the state keeps the number of its last entry. For a client it
-//! keeps the highest number that was done, a bit for each of the 1,024 numbers below, ranges of
-//! lower numbers that were not done, and the stamps and replies of recent numbers. A record is
-//! dropped after enough busy time since its last use. Everything is part of the state: every node
-//! decides the same.
+//! keeps the highest number that was done, two bits for each of the 1,024 numbers below (done, and
+//! changed something), ranges of lower numbers that were not done, and the stamps and replies of
+//! recent numbers. A record is dropped after enough busy time since its last use. Everything is part
+//! of the state: every node decides the same.
+
+mod client;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use self::client::{Client, Recent, Standing, MOST_REPLY, RECENT, WINDOW};
 use crate::codec::{put_bytes, put_number, Damaged, Reader};
-use crate::entry::{MOST_BYTES, MOST_NAME};
+use crate::entry::MOST_NAME;
 
-/// Size of the window below a client's highest number; each number in it has a bit.
-pub const WINDOW: u64 = 1024;
 /// Largest number of ranges of lower numbers that were not done. A client that continues while some
 /// of its writes are lost leaves one range; a client that skips numbers leaves many, of which the
 /// lowest are forgotten.
 pub const MOST_MISSING: usize = 64;
-/// Number of writes of a client whose stamps and replies are kept.
-pub const RECENT: usize = 64;
-/// Longest reply that is kept for a client that asks again, in bytes.
-pub const MOST_REPLY: usize = 4096;
 /// Largest number of writes without a client that a name's record keeps as counted but not done.
 pub const MOST_DENIED: usize = 1024;
 
@@ -84,179 +81,6 @@ impl Named {
         self.last = self.last.max(other.last);
         self.used = self.used.max(other.used);
         self.latest = self.latest.max(other.latest);
-    }
-}
-
-/// A recent write.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recent {
-    pub number: u64,
-    pub stamp: u64,
-    /// It changed nothing and is not put back after a loss.
-    pub refused: bool,
-    /// `None` if it was too long to keep.
-    pub reply: Option<Vec<u8>>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Client {
-    highest: u64,
-    /// Bit `i` is for the number `highest - 1 - i`.
-    window: [u64; 16],
-    /// Ranges of numbers below the window that were not done, sorted.
-    missing: Vec<(u64, u64)>,
-    recent: Vec<Recent>,
-    used: u64,
-    /// Latest deadline of its writes.
-    latest: u64,
-}
-
-/// Standing of a number according to its client's record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// Higher than all numbers that were done.
-    New,
-    /// Done, or too far below the highest to know.
-    Done,
-    /// Not done, but a higher one was.
-    Late,
-}
-
-impl Client {
-    fn new(used: u64) -> Self {
-        Self {
-            highest: 0,
-            window: [0; 16],
-            missing: Vec::new(),
-            recent: Vec::new(),
-            used,
-            latest: 0,
-        }
-    }
-
-    pub fn standing(&self, number: u64) -> Standing {
-        if number > self.highest {
-            return Standing::New;
-        }
-        let below = self.highest - number;
-        let is_done = match below {
-            0 => true,
-            1..=WINDOW => self.bit(below - 1),
-            _ => range_at(&self.missing, number).is_none(),
-        };
-        match is_done {
-            true => Standing::Done,
-            false => Standing::Late,
-        }
-    }
-
-    fn miss(&mut self, from: u64, to: u64) {
-        match self.missing.last_mut() {
-            Some(last) if last.1 + 1 == from => last.1 = to,
-            _ => self.missing.push((from, to)),
-        }
-        drop_lowest(&mut self.missing);
-    }
-
-    /// Records the numbers not done that leave the window when `number` becomes the highest.
-    fn leave_window(&mut self, number: u64) {
-        let lowest = |highest: u64| highest.saturating_sub(WINDOW).max(1);
-        for at in lowest(self.highest)..lowest(number) {
-            if at > self.highest {
-                self.miss(at, lowest(number) - 1);
-                break;
-            }
-            if at < self.highest && !self.bit(self.highest - 1 - at) {
-                self.miss(at, at);
-            }
-        }
-    }
-
-    pub fn highest(&self) -> u64 {
-        self.highest
-    }
-
-    /// Returns the record of a number that was done, if it is recent.
-    pub fn recent(&self, number: u64) -> Option<&Recent> {
-        self.recent.iter().rev().find(|recent| recent.number == number)
-    }
-
-    /// Returns the recent number whose write had a stamp; refused writes set nothing.
-    pub fn with_stamp(&self, stamp: u64) -> Option<u64> {
-        let sets = |recent: &&Recent| recent.stamp == stamp && !recent.refused;
-        self.recent.iter().rev().find(sets).map(|recent| recent.number)
-    }
-
-    fn bit(&self, index: u64) -> bool {
-        self.window[(index / 64) as usize] >> (index % 64) & 1 == 1
-    }
-
-    fn set(&mut self, index: u64) {
-        if index < WINDOW {
-            self.window[(index / 64) as usize] |= 1 << (index % 64);
-            return;
-        }
-        let number = self.highest - 1 - index;
-        take_out(&mut self.missing, number);
-    }
-
-    fn raise(&mut self, number: u64) {
-        if number <= self.highest {
-            return;
-        }
-        self.leave_window(number);
-        let (before, was, by) = (self.window, self.highest, number - self.highest);
-        self.window = [0; 16];
-        self.highest = number;
-        let (words, bits) = ((by / 64) as usize, by % 64);
-        for to in (words.min(16)..16).rev() {
-            let from = to - words;
-            self.window[to] = before[from] << bits;
-            if bits > 0 && from > 0 {
-                self.window[to] |= before[from - 1] >> (64 - bits);
-            }
-        }
-        if was > 0 {
-            self.set(by - 1);
-        }
-    }
-
-    fn add(&mut self, recent: Recent) {
-        let at =
-            self.recent.partition_point(|r| (r.number, r.stamp) <= (recent.number, recent.stamp));
-        self.recent.insert(at, recent);
-        if self.recent.len() > RECENT {
-            self.recent.remove(0);
-        }
-    }
-
-    fn mark(&mut self, recent: Recent, used: u64, deadline: u64) {
-        self.latest = self.latest.max(deadline);
-        self.raise(recent.number);
-        if recent.number < self.highest {
-            self.set(self.highest - 1 - recent.number);
-        }
-        self.used = self.used.max(used);
-        self.recent.retain(|r| r.number != recent.number || !r.refused);
-        self.add(recent);
-    }
-
-    fn join(&mut self, mut other: Self) {
-        let most = self.highest.max(other.highest);
-        self.raise(most);
-        other.raise(most);
-        for (ours, theirs) in self.window.iter_mut().zip(other.window) {
-            *ours |= theirs;
-        }
-        self.missing = in_both(&self.missing, &other.missing);
-        self.used = self.used.max(other.used);
-        self.latest = self.latest.max(other.latest);
-        for recent in other.recent {
-            let same = |r: &Recent| r.number == recent.number && r.stamp == recent.stamp;
-            if !self.recent.iter().any(same) {
-                self.add(recent);
-            }
-        }
     }
 }
 
@@ -355,10 +179,7 @@ impl Sessions {
 
     /// Returns whether a client's write was done and not refused.
     pub fn has_done(&self, client: &[u8], number: u64) -> bool {
-        self.clients.get(client).is_some_and(|record| {
-            record.standing(number) == Standing::Done
-                && !record.recent(number).is_some_and(|recent| recent.refused)
-        })
+        self.clients.get(client).is_some_and(|record| record.has_done(number))
     }
 
     /// Notes that a client's write was done.
@@ -404,15 +225,7 @@ impl Sessions {
             if theirs.latest <= self.forgotten {
                 continue;
             }
-            let is_same =
-                |ours: &Client| (ours.highest, ours.window) == (theirs.highest, theirs.window);
-            let all = theirs.highest.saturating_sub(WINDOW).max(1)..=theirs.highest;
-            let recent = theirs.recent.iter().map(|recent| recent.number);
-            let numbers: Vec<_> = match self.clients.get(name) {
-                Some(ours) if is_same(ours) => recent.collect(),
-                _ => all.collect(),
-            };
-            for number in numbers {
+            for number in theirs.differing(self.clients.get(name)) {
                 if others.has_done(name, number) && !self.has_done(name, number) {
                     undone.insert((name.clone(), number, None));
                 }
@@ -434,9 +247,7 @@ impl Sessions {
     /// Returns whether others have everything that was done according to these records.
     pub fn is_within(&self, others: &Self) -> bool {
         let is_done = |(name, client): (&Vec<u8>, &Client)| {
-            let from = client.highest.saturating_sub(WINDOW).max(1);
-            let recent = client.recent.iter().map(|recent| recent.number);
-            let mut numbers = recent.chain(from..=client.highest);
+            let mut numbers = client.differing(others.clients.get(name)).into_iter();
             numbers.all(|number| !self.has_done(name, number) || others.has_done(name, number))
         };
         let is_counted = |(name, named): (&Vec<u8>, &Named)| {
@@ -465,17 +276,14 @@ impl Sessions {
 
     /// Returns a stamp just below those of a client's later writes, if they are recent.
     pub fn stamp_below_later(&self, client: &[u8], number: u64) -> Option<u64> {
-        let client = self.clients.get(client)?;
-        let later = client.recent.iter().filter(|it| it.number > number && !it.refused);
-        later.map(|it| it.stamp.saturating_sub((it.number - number).min(8))).min()
+        self.clients.get(client)?.stamp_below_later(number)
     }
 
     /// Notes that the value of a client's write has a new stamp.
     pub fn lift(&mut self, client: &[u8], number: u64, stamp: u64) {
-        let Some(client) = self.clients.get_mut(client) else { return };
-        let (refused, reply) =
-            client.recent(number).map_or((false, None), |r| (r.refused, r.reply.clone()));
-        client.add(Recent { number, stamp, refused, reply });
+        if let Some(client) = self.clients.get_mut(client) {
+            client.lift(number, stamp);
+        }
     }
 
     /// Returns stamp, client and number of each recent write, sorted by stamp. Two histories may
@@ -483,8 +291,8 @@ impl Sessions {
     pub fn authors(&self) -> Vec<(u64, &[u8], u64)> {
         let mut authors = Vec::new();
         for (name, client) in &self.clients {
-            let recent = client.recent.iter().filter(|recent| !recent.refused);
-            authors.extend(recent.map(|recent| (recent.stamp, name.as_slice(), recent.number)));
+            authors
+                .extend(client.authors().map(|(stamp, number)| (stamp, name.as_slice(), number)));
         }
         authors.sort_unstable();
         authors
@@ -507,22 +315,7 @@ impl Sessions {
         put_number(out, self.clients.len() as u64);
         for (name, client) in &self.clients {
             put_bytes(out, name);
-            put_number(out, client.highest);
-            put_number(out, client.used);
-            put_number(out, client.latest);
-            for word in client.window {
-                put_number(out, word);
-            }
-            put_ranges(out, &client.missing);
-            put_number(out, client.recent.len() as u64);
-            for recent in &client.recent {
-                put_number(out, recent.number);
-                put_number(out, recent.stamp);
-                out.push(u8::from(recent.refused) | u8::from(recent.reply.is_some()) << 1);
-                if let Some(reply) = &recent.reply {
-                    put_bytes(out, reply);
-                }
-            }
+            client.encode(out);
         }
     }
 
@@ -540,27 +333,9 @@ impl Sessions {
             let missing = ranges(reader, last)?;
             sessions.names.insert(name, Named { last, used, latest, denied, missing });
         }
-        for _ in 0..reader.count(22)? {
+        for _ in 0..reader.count(38)? {
             let name = reader.bytes(MOST_NAME)?.to_vec();
-            let mut client = Client::new(0);
-            (client.highest, client.used) = (reader.number()?, reader.number()?);
-            client.latest = reader.number()?;
-            for word in &mut client.window {
-                *word = reader.number()?;
-            }
-            client.missing = ranges(reader, client.highest.saturating_sub(WINDOW))?;
-            let count = reader.count(3)?;
-            if count > RECENT {
-                return Err(Damaged);
-            }
-            for _ in 0..count {
-                let (number, stamp) = (reader.number()?, reader.number()?);
-                let flags = reader.byte()?;
-                let reply =
-                    if flags & 2 == 2 { Some(reader.bytes(MOST_BYTES)?.to_vec()) } else { None };
-                client.recent.push(Recent { number, stamp, refused: flags & 1 == 1, reply });
-            }
-            sessions.clients.insert(name, client);
+            sessions.clients.insert(name, Client::decode(reader)?);
         }
         Ok(sessions)
     }

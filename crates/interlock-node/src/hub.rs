@@ -168,6 +168,9 @@ impl Clients for HubClients {
             Refused::CannotNow => {
                 "TRYAGAIN the node cannot append to its log: it was not done".into()
             }
+            Refused::Behind => {
+                "TRYAGAIN readers of the node do not see all of its log yet: it was not done".into()
+            }
             Refused::TooFar => {
                 "TOOFAR the deadline is too far ahead of TABLE TIME; allowed: 60,000 ms".into()
             }

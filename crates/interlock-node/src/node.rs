@@ -70,8 +70,8 @@ pub struct Node<M, D: Disk, C> {
     pace: Pace,
     /// Replies to send once the ring is written.
     answers: Vec<(u64, Answer)>,
-    /// Since when answers wait for readers of this machine to see what they confirm.
-    unshown_since: Option<Instant>,
+    /// Since when readers of this machine have seen an older state.
+    behind_since: Option<Instant>,
     acks: Acks,
     /// Entries to append once the engine takes them.
     waiting: VecDeque<Vec<u8>>,
@@ -172,7 +172,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             clients,
             pace,
             answers: Vec::new(),
-            unshown_since: None,
+            behind_since: None,
             acks: Acks::new(pace.acks),
             waiting: VecDeque::new(),
             again: None,
@@ -263,6 +263,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
             && self.knows_time
             && self.disk_bad.is_none()
             && self.waiting.is_empty()
+            && !self.projection.is_behind()
             && self.has_place()
     }
 
@@ -284,6 +285,7 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
         self.follow();
         self.show();
+        self.watch_readers(now);
         self.leave(now);
         self.write_ring(now);
         self.acknowledge(now);

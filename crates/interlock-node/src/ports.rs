@@ -90,6 +90,8 @@ pub enum Refused {
     Drains,
     /// The node could not take writes for as long as a write may take.
     CannotNow,
+    /// The same, because its readers see an older state than its log has.
+    Behind,
     /// No log would remember for so long that the write was done.
     TooFar,
     /// The write has more arguments than fit into an entry.
@@ -114,6 +116,8 @@ pub enum News {
     Disk(String),
     /// The table of the machine could not be written; the node retries.
     Table(String),
+    /// Lost entries are not back yet: readers see an older state, and writes are refused.
+    Lost(String),
     /// The log has lost entries that readers of the table have seen. Unless a node has put them
     /// back, they disappear from the table.
     ReadersGoBack,

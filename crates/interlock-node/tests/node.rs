@@ -1,5 +1,7 @@
 //! Nodes on one server, with a machine that keeps counters.
 
+#[path = "node/readers.rs"]
+mod readers;
 mod server;
 
 use std::collections::{BTreeMap, HashMap};
@@ -11,9 +13,7 @@ use std::time::{Duration, Instant};
 
 use interlock_hub::tables::writes::Words;
 use interlock_log::apply::Answer;
-use interlock_log::checkpoint::Place;
 use interlock_log::codec::{put_bytes, put_number, Damaged, Reader};
-use interlock_log::entry::Mark;
 use interlock_log::machine::{Judge, Limits, Machine, Moment, Origin, Outcome, Rules};
 use interlock_log::replica::Setup;
 use interlock_node::files::lock;
@@ -94,6 +94,7 @@ struct Shared {
     asked: Mutex<Vec<Write>>,
     answered: Mutex<HashMap<u64, Answer>>,
     lacking: Mutex<HashMap<u64, Unacknowledged>>,
+    refused: Mutex<Vec<Refused>>,
     told: Condvar,
     last: AtomicU64,
     news: Mutex<Vec<News>>,
@@ -125,8 +126,9 @@ impl Clients for Threads {
 
     /// Repeats the writes, like a client that retries.
     fn refuse(&mut self, writes: Vec<Write>, why: Refused) {
-        assert_eq!(why, Refused::CannotNow, "{writes:?}");
+        assert!(matches!(why, Refused::CannotNow | Refused::Behind), "{why:?}: {writes:?}");
         self.shared.asked.lock().unwrap().extend(writes);
+        self.shared.refused.lock().unwrap().push(why);
     }
 
     fn lack(&mut self, ticket: u64, why: Unacknowledged) {
@@ -442,56 +444,6 @@ fn a_node_with_a_full_disk_answers_writes_at_their_timeout() {
     assert_eq!(sums(&node.incr("x", 1)), [5]);
     node.end();
     other.end();
-}
-
-/// Readers who see an older state, and the position at each turn of the node.
-struct Behind {
-    is_behind: Arc<AtomicBool>,
-    turns: Arc<Mutex<Vec<u64>>>,
-}
-
-impl Projection<Sums> for Behind {
-    fn shown(&self) -> Option<Mark> {
-        None
-    }
-
-    fn show(&mut self, _: &mut Sums, place: Place, _: bool) -> Result<(), String> {
-        self.turns.lock().unwrap().push(place.mark.position);
-        Ok(())
-    }
-
-    fn is_behind(&self) -> bool {
-        self.is_behind.load(SeqCst)
-    }
-}
-
-#[test]
-fn a_write_is_answered_once_readers_see_it_or_at_its_timeout() {
-    let server = Server::start("redis-server", &[]);
-    let (is_behind, turns) = (Arc::new(AtomicBool::new(true)), Arc::default());
-    let start = |name, timeout| {
-        let (is_behind, turns) = (Arc::clone(&is_behind), Arc::clone(&turns));
-        let folder = Folder::new(server.folder.join(name));
-        let pace = acks(0, timeout);
-        let behind = Box::new(Behind { is_behind, turns });
-        Running::shown_in(&server, folder, name, name, pace, behind)
-    };
-    let node = start("a", 600_000);
-    let ticket = node.ask("x", 1, None);
-    let end = Instant::now() + Duration::from_secs(20);
-    // The genesis is at the first position. In each turn, answers come after readers.
-    while turns.lock().unwrap().iter().filter(|position| **position > 1).count() < 2 {
-        assert!(Instant::now() < end);
-        std::thread::yield_now();
-    }
-    assert!(!node.shared.answered.lock().unwrap().contains_key(&ticket));
-    is_behind.store(false, SeqCst);
-    assert!(matches!(node.answers("x", ticket, 1)[0], Ok(Answer::Done { .. })));
-    node.end();
-    is_behind.store(true, SeqCst);
-    let node = start("b", 50);
-    assert_eq!(sums(&node.incr("x", 1)), [2]);
-    node.end();
 }
 
 fn acks(acks: usize, timeout: u64) -> Pace {

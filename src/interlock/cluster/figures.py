@@ -217,7 +217,7 @@ class NodeFigures:
     def state(self, found: dict[str, Any]) -> str:
         """Return ``serving``, ``joining``, ``stuck`` or ``read-only``."""
         kinds = {kind for kind, _, _ in found["trouble"]}
-        if self.fault or kinds & {"settings", "disk", "table"}:
+        if self.fault or kinds & {"settings", "disk", "table", "lost"}:
             return "read-only"
         if "stuck" in kinds:
             return "stuck"

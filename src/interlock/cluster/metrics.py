@@ -43,8 +43,8 @@ DATABASE = (
     ),
     ("database_waiting_rows", "rows that are not written to the database yet"),
 )
-TROUBLES = ("engine", "append", "trim", "disk", "checkpoint", "table", "stuck", "settings", "clock",
-            "checksum", "ack", "name", "growth", "announcement", "peer")  # fmt: skip
+TROUBLES = ("engine", "append", "trim", "disk", "checkpoint", "table", "lost", "stuck", "settings",
+            "clock", "checksum", "ack", "name", "growth", "announcement", "peer")  # fmt: skip
 """Kinds of trouble, each a value of the label ``kind``."""
 
 

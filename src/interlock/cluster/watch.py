@@ -126,6 +126,8 @@ class Watch:
                     logger.warning("node %s, the engine of its log: %s", name, text)
             case "disk" | "table":
                 logger.error("node %s: %s", name, text)
+            case "lost":
+                logger.warning("node %s: %s", name, text)
             case "back":
                 is_asked, self._figures.resyncs = self._figures.resyncs, False
                 why = "an operator asked for it" if is_asked else "the log has lost what follows it"

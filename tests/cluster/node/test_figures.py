@@ -16,12 +16,23 @@ from interlock.cluster.settings import NodeSettings
 from tests.cluster.nodes import Presence
 
 
+def figures_of() -> NodeFigures:
+    settings = NodeSettings(table="t", row=Presence, cluster="redis://127.0.0.1:1", name="a")
+    rules = state_rules(Presence, tombstone_age=60.0)
+    return NodeFigures(settings, rules, lambda: "", lambda: None, list)
+
+
+def test_a_node_whose_lost_entries_are_not_back_is_read_only() -> None:
+    found: dict[str, Any] = {"serves": True, "at_end": True, "trouble": []}
+    assert figures_of().state(found) == "serving"
+    found["trouble"] = [("lost", "entries that the log has lost are not back yet", 0)]
+    assert figures_of().state(found) == "read-only"
+
+
 def test_a_clock_that_is_set_right_is_no_trouble_before_the_next_entry(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    settings = NodeSettings(table="t", row=Presence, cluster="redis://127.0.0.1:1", name="a")
-    rules = state_rules(Presence, tombstone_age=60.0)
-    node = NodeFigures(settings, rules, lambda: "", lambda: None, list)
+    node = figures_of()
     ahead = 0.0
     clock = SimpleNamespace(
         time=lambda: time.time() + ahead,

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use super::*;
 
 fn recent(number: u64) -> Recent {
-    Recent { number, stamp: number * 10, refused: false, reply: Some(vec![number as u8]) }
+    let refused = number.is_multiple_of(3);
+    Recent { number, stamp: number * 10, refused, reply: Some(vec![number as u8]) }
 }
 
 /// Compares the window with a set of numbers over jumps of every size, and after joins.
@@ -45,6 +46,8 @@ fn check(client: &Client, done: &BTreeSet<u64>, is_known: bool) {
     for number in from..=top {
         let expected = if done.contains(&number) { Standing::Done } else { Standing::Late };
         assert_eq!(client.standing(number), expected, "{number} below {top}");
+        let has_changed = done.contains(&number) && !recent(number).refused;
+        assert!(number + WINDOW <= top || client.has_done(number) == has_changed, "{number}");
     }
     assert_eq!(client.standing(top + 1), Standing::New);
     for number in done.iter().rev().take(RECENT / 2) {
@@ -67,6 +70,24 @@ fn numbers_not_done_stay_known_however_many_were_done_since() {
     assert_eq!(sessions.clients[&b"c"[..]].missing, []);
     sessions.mark(b"d", 70_000, recent(7), 0);
     assert_eq!(sessions.standing(b"d", 1), Standing::Late);
+}
+
+#[test]
+fn a_lost_write_that_changed_nothing_is_not_missed_however_many_its_client_did_since() {
+    let [mut lost, mut without_it, mut without_more] = [(); 3].map(|()| Sessions::default());
+    for number in 1..=1000 {
+        lost.mark(b"c", 0, recent(number), 1);
+        if !recent(number).refused {
+            without_it.mark(b"c", 0, recent(number), 1);
+            if number != 400 {
+                without_more.mark(b"c", 0, recent(number), 1);
+            }
+        }
+    }
+    assert_eq!(without_it.undone(&lost), BTreeSet::new());
+    assert!(lost.is_within(&without_it));
+    assert_eq!(without_more.undone(&lost), BTreeSet::from([(b"c".to_vec(), 400, None)]));
+    assert!(!lost.is_within(&without_more));
 }
 
 #[test]

@@ -66,6 +66,8 @@ pub struct Centre {
     /// The link from this data centre is cut.
     pub is_apart: bool,
     pub starts: u64,
+    /// Number of times that a node waited for what no node could put back.
+    pub waits: u64,
     /// Writes that any node has ever done.
     pub ever: BTreeSet<u64>,
     pub disks_lost: u64,
@@ -213,6 +215,7 @@ impl Centre {
         let most = [1, 3, 1000][random.usize(..3)];
         if self.nodes[i].replica.waits() && self.is_last_resort(i) {
             self.say(|| format!("node {i} waits no longer"));
+            self.waits += 1;
             self.nodes[i].replica.wait_no_longer();
         }
         for bytes in self.nodes[i].replica.at_the_end(most) {

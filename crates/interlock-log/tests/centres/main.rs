@@ -38,7 +38,7 @@ use world::{Kind, World};
 const STEPS: u64 = 250;
 
 fn kinds() -> Vec<(&'static str, Kind)> {
-    let tails = Kind { all: false, disks: false, falls: false, short: false, owns: false };
+    let tails = Kind { all: false, disks: false, falls: false, bursts: false, owns: false };
     vec![
         ("tails", tails),
         ("all", Kind { all: true, ..tails }),
@@ -46,6 +46,7 @@ fn kinds() -> Vec<(&'static str, Kind)> {
         ("owned", Kind { owns: true, ..tails }),
         ("owned all", Kind { all: true, owns: true, ..tails }),
         ("disks", Kind { all: true, disks: true, ..tails }),
+        ("bursts", Kind { bursts: true, ..tails }),
     ]
 }
 

@@ -21,12 +21,15 @@ pub struct Kind {
     pub disks: bool,
     /// An engine's clock falls with its entries.
     pub falls: bool,
-    pub short: bool,
+    /// Clients send many writes at once that change nothing.
+    pub bursts: bool,
     /// Each client also has its own register, which it may delete.
     pub owns: bool,
 }
 
 const BEGIN: u64 = 1_800_000_000_000;
+/// Number of writes in a burst: more than the records of a client keep replies for.
+const BURST: std::ops::Range<u64> = 65..200;
 const SUMS: [&str; 3] = ["s0", "s1", "s2"];
 const MERGED: &str = "a wrong sum, and every node says that rows were merged";
 
@@ -55,6 +58,7 @@ impl World {
                 notes: None,
                 is_apart: false,
                 starts: 0,
+                waits: 0,
                 ever: BTreeSet::new(),
                 disks_lost: 0,
                 rules,
@@ -98,7 +102,7 @@ impl World {
             centre.engine.time += random.u64(..3);
         }
         let i = random.usize(..near.nodes.len());
-        ask(near, self.step, self.kind.owns, &mut random);
+        ask(near, self.step, self.kind, &mut random);
         let x = random.f64();
         if x < 0.30 {
             near.append(i, &mut random);
@@ -235,6 +239,10 @@ impl World {
 
     fn check(&self) -> Result<BTreeSet<&'static str>, String> {
         let mut narrowed = BTreeSet::new();
+        // No disk is lost, and rings keep all entries.
+        if self.kind.bursts && self.centres.iter().any(|centre| centre.waits > 0) {
+            return Err("a node waited for what nobody has".into());
+        }
         let nodes = || self.centres.iter().flat_map(|centre| &centre.nodes);
         // The nodes of the data centre that owns the sum.
         let is_said = self
@@ -374,7 +382,8 @@ impl World {
     }
 }
 
-fn ask(centre: &mut Centre, step: u64, owns: bool, random: &mut Rng) {
+fn ask(centre: &mut Centre, step: u64, kind: Kind, random: &mut Rng) {
+    let owns = kind.owns;
     for c in 0..centre.clients.len() {
         let (node, start, sent) = centre.clients[c].sent;
         let lives = centre.nodes[node].start == start;
@@ -388,6 +397,16 @@ fn ask(centre: &mut Centre, step: u64, owns: bool, random: &mut Rng) {
         let start = centre.nodes[node].start;
         let client = &mut centre.clients[c];
         if sent == 0 {
+            let count = if kind.bursts && random.bool() { random.u64(BURST) } else { 0 };
+            for _ in 0..count {
+                client.number += 1;
+                let command = Command {
+                    client: Some((client.name[..].into(), client.number)),
+                    deadline: centre.nodes[node].replica.deadline(0, 60_000),
+                    arguments: Arguments::new(&["TABLE", "INCR", "t:none", "n", "1"]),
+                };
+                centre.nodes[node].replica.submit(0, command);
+            }
             client.number += 1;
             client.write = centre.writes.len() as u64 + 1;
             client.deadline = centre.nodes[node].replica.deadline(0, 60_000);

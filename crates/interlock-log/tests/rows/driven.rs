@@ -90,6 +90,11 @@ impl Log {
         self.whole.machine.as_ref().unwrap()
     }
 
+    /// Returns whether a write of the client has been done and will not be put back again.
+    pub fn has_done(&self, number: u64) -> bool {
+        self.whole.sessions.has_done(b"ann", number)
+    }
+
     /// Returns the value of a column of a row.
     pub fn value(&self, key: &str, column: usize) -> Value<'_> {
         let store = self.rows().store();

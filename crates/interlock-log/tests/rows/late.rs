@@ -137,6 +137,18 @@ fn what_changed_nothing_does_not_come_back() {
     assert!(did.done.is_empty() && did.denied.is_empty());
 }
 
+/// Otherwise nodes would put it back for ever.
+#[test]
+fn a_lost_write_that_is_refused_when_it_comes_back_counts_as_done() {
+    let mut east = Log::new("east");
+    let lost = kept(&mut east, 1, "HINCRBY t:a top 200");
+    let mut again = Log::begun("east", NOW, 100);
+    assert_eq!(again.write(11, &["HINCRBY t:a top 250"]), [":250\r\n"]);
+    come_back(&mut again, 0, &[lost]);
+    assert_eq!(again.value("a", 2), Value::Unsigned(250));
+    assert!(again.has_done(1));
+}
+
 /// A write that comes to nothing in another history keeps the writer under whom others may have it.
 #[test]
 fn a_lost_write_keeps_its_writer() {

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use interlock_log::replica::Need;
 
 use crate::engine::tell;
+use crate::kind::Kind;
 use crate::world::{Node, World};
 
 /// The narrower guarantees.
@@ -75,6 +76,10 @@ impl World {
         let mut narrowed = BTreeSet::new();
         if let Some(write) = self.false_ack {
             return Err(format!("acknowledged, and no other machine had it: write {write}"));
+        }
+        // No disk is lost, and rings keep all entries.
+        if self.waits > 0 && (self.kind.bursts || self.kind == Kind::PLAIN) {
+            return Err("a node waited for what nobody has".into());
         }
         if self.emptied {
             narrowed.insert(EMPTIED);

@@ -28,6 +28,8 @@ pub struct Kind {
     pub records: usize,
     /// Nodes ask for acknowledgements.
     pub acks: bool,
+    /// Clients send many writes at once that change nothing.
+    pub bursts: bool,
 }
 
 impl Kind {
@@ -44,5 +46,6 @@ impl Kind {
         calm: false,
         records: 65_536,
         acks: false,
+        bursts: false,
     };
 }

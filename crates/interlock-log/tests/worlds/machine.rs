@@ -25,6 +25,9 @@ pub struct Toy {
     pub writer: u64,
 }
 
+/// Number of all writes that change nothing.
+pub const IDLE: u64 = u64::MAX;
+
 /// Encodes a write as arguments: its number, the register, and its time to live (0: for ever).
 pub fn arguments(write: u64, register: u64, life: u64) -> Vec<Vec<u8>> {
     [write, register, life].iter().map(|number| number.to_le_bytes().to_vec()).collect()
@@ -54,6 +57,9 @@ impl Machine for Toy {
             return Outcome::Refused;
         };
         let (write, register, life) = (number(write), number(register), number(life));
+        if write == IDLE {
+            return Outcome::Unchanged;
+        }
         let full = self.registers.len() as u64 >= self.capacity;
         if full && !self.registers.contains_key(&register) && !moment.put_back {
             reply.extend_from_slice(b"full");

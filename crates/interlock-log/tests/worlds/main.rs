@@ -73,6 +73,7 @@ fn kinds() -> Vec<(&'static str, Kind)> {
         ("calm", Kind { trims: true, disks: true, calm: true, ..plain }),
         ("records", Kind { records: 4, short: true, ..plain }),
         ("acks", Kind { acks: true, trims: true, ..plain }),
+        ("bursts", Kind { bursts: true, ..plain }),
         ("everything", Kind { trims: true, short: true, disks: true, ring: 12, ..plain }),
     ]
 }

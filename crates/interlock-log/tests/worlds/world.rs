@@ -13,10 +13,12 @@ use interlock_log::replica::{Need, Replica, Setup};
 use crate::disk::{Disk, InFile};
 use crate::engine::{tell, Engine};
 use crate::kind::Kind;
-use crate::machine::{arguments, Toy};
+use crate::machine::{arguments, Toy, IDLE};
 
 /// Span of the rings in worlds with short times.
 const SPAN: u64 = 60;
+/// Number of writes in a burst: more than the records of a client keep replies for.
+const BURST: std::ops::Range<u64> = 65..200;
 
 pub struct Node {
     pub disk: Disk,
@@ -73,6 +75,8 @@ pub struct World {
     pub false_ack: Option<u64>,
     /// All nodes were stuck.
     pub emptied: bool,
+    /// Number of times that a node waited for what no node could put back.
+    pub waits: u64,
     /// The log was trimmed before all nodes had reported: those that had keep its checkpoints.
     pub trimmed_early: bool,
 }
@@ -105,6 +109,7 @@ impl World {
             trace,
             disks_lost: 0,
             emptied: false,
+            waits: 0,
             false_ack: None,
             trimmed_early: false,
         };
@@ -233,6 +238,19 @@ impl World {
                 let timeout = self.random.u64(10..90);
                 client.deadline = self.nodes[node].replica.deadline(0, timeout);
             } else if sent == 0 || client.name.is_none() {
+                if let Some(name) = &client.name {
+                    let is_due = self.kind.bursts && self.random.bool();
+                    let count = if is_due { self.random.u64(BURST) } else { 0 };
+                    for _ in 0..count {
+                        client.number += 1;
+                        let command = Command {
+                            client: Some((name.clone().into(), client.number)),
+                            deadline: self.nodes[node].replica.deadline(0, 60_000),
+                            arguments: Arguments::new(&arguments(IDLE, 0, 0)),
+                        };
+                        self.nodes[node].replica.submit(0, command);
+                    }
+                }
                 client.number += 1;
                 client.write = self.writes.len() as u64 + 1;
                 let timeout = if self.kind.short { self.random.u64(10..90) } else { 60_000 };
@@ -371,6 +389,7 @@ impl World {
                         let most = [1, 3, 1000][self.random.usize(..3)];
                         if self.nodes[i].replica.waits() && self.is_last_resort(i) {
                             self.say(|| format!("node {i} waits no longer"));
+                            self.waits += 1;
                             self.nodes[i].replica.wait_no_longer();
                         }
                         for bytes in self.nodes[i].replica.at_the_end(most) {

@@ -115,14 +115,19 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     /// Answers the writes that enough machines have, and asks for missing acknowledgements.
     pub(super) fn acknowledge(&mut self, now: Instant) {
         self.say(now);
-        if self.acks.held.is_empty() || !self.is_shown(now) {
+        if self.acks.held.is_empty() {
             return;
         }
+        let is_shown = self.behind_since.is_none();
         let (replica, mut done, mut lacking) = (&self.replica, Vec::new(), Vec::new());
         for (machines, held) in &mut self.acks.held {
             let acknowledged = replica.acknowledged(*machines);
-            let is_done = |one: &Held| one.position <= acknowledged;
+            let is_done = |one: &Held| is_shown && one.position <= acknowledged;
             done.extend(first(held, is_done).map(|one| (one.ticket, one.answer)));
+            if !is_shown {
+                let over = first(held, |one| one.until <= now);
+                done.extend(over.map(|one| (one.ticket, Answer::Unknown)));
+            }
             lacking.extend(
                 first(held, |one| one.until <= now)
                     .map(|one| (one.ticket, *machines, replica.acknowledging(one.position))),

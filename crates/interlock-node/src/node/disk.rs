@@ -15,8 +15,8 @@ use crate::files::Ring;
 use crate::ports::{Clients, News};
 
 impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
-    /// Writes the ring file. No client is answered before the applied entries are in it and shown
-    /// to readers, or that has taken too long.
+    /// Writes the ring file. A write is confirmed once the applied entries are in it and shown to
+    /// readers. If that takes too long, the answer is that the outcome is unknown.
     pub(super) fn write_ring(&mut self, now: Instant) {
         self.take_answers(now);
         match self.written(now) {
@@ -25,8 +25,10 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
                     self.told.ends("disk");
                 }
                 self.acks.written();
-                if !self.answers.is_empty() && self.is_shown(now) {
-                    self.clients.answer(std::mem::take(&mut self.answers));
+                if self.behind_since.is_none() {
+                    self.answer_with(|answer| answer);
+                } else if self.is_behind_too_long(now) {
+                    self.answer_with(unconfirmed);
                 }
             }
             Err(error) => {
@@ -43,14 +45,24 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
     }
 
-    /// Returns whether readers of this machine see what was applied, or have not for as long as a
-    /// write may take.
-    pub(super) fn is_shown(&mut self, now: Instant) -> bool {
+    /// Notes whether readers of this machine see what was applied, and reports lost entries that
+    /// keep them from it for longer than a write may take.
+    pub(super) fn watch_readers(&mut self, now: Instant) {
         if !self.projection.is_behind() {
-            self.unshown_since = None;
-            return true;
+            self.behind_since = None;
+            return self.told.ends("lost");
         }
-        now >= *self.unshown_since.get_or_insert(now) + self.pace.timeout
+        self.behind_since.get_or_insert(now);
+        // A node that is still reading its log is only joining.
+        let is_reported = self.told.troubles.iter().any(|one| one.kind == "lost");
+        if self.is_behind_too_long(now) && self.serves() && !is_reported {
+            self.told.begins("lost", LOST);
+            self.clients.tell(News::Lost(LOST.to_owned()));
+        }
+    }
+
+    fn is_behind_too_long(&self, now: Instant) -> bool {
+        self.behind_since.is_some_and(|since| now >= since + self.pace.timeout)
     }
 
     fn written(&mut self, now: Instant) -> Result<(), StoreError> {
@@ -101,17 +113,27 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
     /// lost with this node.
     fn answer_unwritten(&mut self, now: Instant) {
         self.lack_unwritten(now);
-        if self.answers.is_empty() {
-            return;
+        self.answer_with(unconfirmed);
+    }
+
+    fn answer_with(&mut self, of: impl Fn(Answer) -> Answer) {
+        if !self.answers.is_empty() {
+            let answers = std::mem::take(&mut self.answers).into_iter();
+            self.clients.answer(answers.map(|(ticket, answer)| (ticket, of(answer))).collect());
         }
-        let unknown = |(ticket, answer)| match answer {
-            Answer::Done { refused: false, .. } => (ticket, Answer::Unknown),
-            _ => (ticket, answer),
-        };
-        let answers = std::mem::take(&mut self.answers);
-        self.clients.answer(answers.into_iter().map(unknown).collect());
+    }
+}
+
+/// Returns the answer to a write whose effects cannot be confirmed.
+fn unconfirmed(answer: Answer) -> Answer {
+    match answer {
+        Answer::Done { refused: false, .. } => Answer::Unknown,
+        _ => answer,
     }
 }
 
 /// Time between two checks that the folder exists.
 const LOOKED: Duration = Duration::from_secs(1);
+/// The reason why a node whose log has lost entries takes no writes.
+const LOST: &str = "entries that the log has lost are not back yet: readers see the state from \
+                    before the loss, and writes are refused";

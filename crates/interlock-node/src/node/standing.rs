@@ -78,7 +78,7 @@ pub struct Told {
 /// The reason why a node cannot do all of its work, for as long as that lasts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standstill {
-    /// `engine`, `append`, `trim`, `disk`, `checkpoint`, `table`, `stuck` or `settings`.
+    /// `engine`, `append`, `trim`, `disk`, `checkpoint`, `table`, `lost`, `stuck` or `settings`.
     pub kind: &'static str,
     pub text: String,
     /// Start in ms since 1970, by the machine's clock.

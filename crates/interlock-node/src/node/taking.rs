@@ -114,7 +114,11 @@ impl<M: Machine, D: Disk, C: Clients> Node<M, D, C> {
         }
         let writes = self.clients.take(self.pace.writes);
         if !writes.is_empty() {
-            let why = if self.drains { Refused::Drains } else { Refused::CannotNow };
+            let why = match (self.drains, self.behind_since) {
+                (true, _) => Refused::Drains,
+                (false, Some(_)) => Refused::Behind,
+                (false, None) => Refused::CannotNow,
+            };
             self.clients.refuse(writes, why);
         }
     }

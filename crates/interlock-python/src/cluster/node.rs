@@ -238,6 +238,7 @@ impl LogNode {
             News::Trouble(trouble) => ("engine", trouble.text),
             News::Disk(text) => ("disk", text),
             News::Table(text) => ("table", text),
+            News::Lost(text) => ("lost", text),
             News::GoesBack(position) => ("back", position.to_string()),
             News::GoesOn(position) => ("on", position.to_string()),
             News::Stuck => ("stuck", String::new()),
