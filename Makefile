@@ -150,12 +150,23 @@ ALONE := env -u MAKEFLAGS -u MFLAGS
 # What is chosen by chance follows from this number, which repeats a run: schedules, input, and which
 # shares of the long tests are run.
 ANY_SEED := $${INTERLOCK_SEED:-$$(date +%s)}
-# Of what is no case of a test: runs of a cluster under faults, and messages on one key.
-SHARES := INTERLOCK_SHARES=1 INTERLOCK_CLUSTER_RUNS=$${INTERLOCK_CLUSTER_RUNS:-1} INTERLOCK_HOT_PUTS=$${INTERLOCK_HOT_PUTS:-400000}
+# What tests do a number of times, or seconds, in `make test` and in `make test-long`:
+#
+#   OPS, TABLE_OPS      random calls of the scheduler and of the state table, and of their models
+#   SHUTTLE_ITERATIONS  thread schedules of each test of the scheduler
+#   OPERATIONS          random calls of a queue and its model
+#   ENGINE_CALLS        random calls of the model, a hub and a Redis
+#   STRESS_SECONDS      seconds of each stress test
+#   CLUSTER_RUNS        runs of a cluster under faults
+#   HOT_PUTS            messages on one key
+COUNTS := OPS:300000:3000000 TABLE_OPS:200000:1000000 SHUTTLE_ITERATIONS:1000:4000 OPERATIONS:20000:100000 \
+	ENGINE_CALLS:10000:60000 STRESS_SECONDS:2:8 CLUSTER_RUNS:1:2 HOT_PUTS:400000:1000000
+one = INTERLOCK_$(word 1,$(2))=$${INTERLOCK_$(word 1,$(2)):-$(word $(1),$(2))}
+counts = $(foreach count,$(COUNTS),$(call one,$(1),$(subst :, ,$(count))))
 
 .PHONY: test test-long
 test: $(DEVELOP_TOOLS) $(if $(INTERLOCK_LONG),$(SITE_TOOLS)) ## everything; of what takes seconds a share that INTERLOCK_SEED chooses
-	@export INTERLOCK_SEED=$(ANY_SEED) $(SHARES) && \
+	@export INTERLOCK_SEED=$(ANY_SEED) INTERLOCK_SHARES=1 $(call counts,2) && \
 		echo "interlock: INTERLOCK_SEED=$$INTERLOCK_SEED; tests, compilers and linters at once, each shown when it has ended" && \
 		INTERLOCK_TESTED=1 $(MAKE) $(AT_ONCE) test-pythons lint test-rust $(if $(INTERLOCK_LONG),docs-site)
 	$(if $(INTERLOCK_LONG),,@echo "interlock: left to the CI, or to INTERLOCK_LONG=1: clients in other languages, most tests on Valkey, thread schedules")
@@ -163,7 +174,7 @@ test: $(DEVELOP_TOOLS) $(if $(INTERLOCK_LONG),$(SITE_TOOLS)) ## everything; of w
 	@echo "interlock: all tests passed"
 
 test-long: $(DEVELOP_TOOLS) $(SITE_TOOLS) ## everything, with no share left out: about an hour on two cores
-	@export INTERLOCK_SEED=$(ANY_SEED) INTERLOCK_LONG=1 && \
+	@export INTERLOCK_SEED=$(ANY_SEED) INTERLOCK_LONG=1 $(call counts,3) && \
 		echo "interlock: INTERLOCK_SEED=$$INTERLOCK_SEED" && \
 		INTERLOCK_TESTED=1 $(MAKE) $(AT_ONCE) test-pythons lint test-rust docs-site
 	@echo
@@ -185,6 +196,9 @@ test-crates: | $(if $(INTERLOCK_TESTED),tested-wheel)
 	@INTERLOCK_OPS=$${INTERLOCK_OPS:-1000000} $(ALONE) $(CARGO_TEST) $(PACKAGES) --lib --bins --tests --no-fail-fast
 	@$(BESIDE) $(ALONE) $(CARGO_TEST) $(PACKAGES) --doc
 
+# With INTERLOCK_SHARES=1 every other test under loom, by the seed, for some take minutes.
+LOOM_TEST := $(CARGO_TEST) --package interlock-table --lib
+SHARE_OF_LOOM := awk -F ': ' -v share="$$INTERLOCK_SHARES" -v seed="$${INTERLOCK_SEED:-0}" '!share || NR % 2 == seed % 2 { print $$1 }'
 test-threads:
 	@scripts/prepare.sh rust
 	$(call step,cargo test under shuttle (thread schedules chosen by a seed))
@@ -193,7 +207,8 @@ test-threads:
 		$(BESIDE) $(ALONE) $(CARGO_TEST) --package interlock-core --test shuttle
 	$(call step,cargo test under loom (every order of the words of the state table))
 	@scripts/changed.sh crates/interlock-table || exit 0; \
-		RUSTFLAGS="--cfg loom $$RUSTFLAGS" CARGO_TARGET_DIR=target/loom $(BESIDE) $(ALONE) $(CARGO_TEST) --package interlock-table --lib
+		export RUSTFLAGS="--cfg loom $$RUSTFLAGS" CARGO_TARGET_DIR=target/loom; \
+		$(BESIDE) $(ALONE) $(LOOM_TEST) -- --exact $$($(BESIDE) $(ALONE) $(LOOM_TEST) -- --list --format terse | $(SHARE_OF_LOOM))
 
 PYTEST := scripts/tests.sh --numprocesses $$(($(JOBS) + 2)) --dist worksteal
 

@@ -115,7 +115,8 @@ tools() {
         return
     fi
     echo "interlock: installing the $1 tools into $venv"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$stamp.new" ||
+    # Python compiles a module when it is first imported; most of these never are.
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile -r "$stamp.new" ||
         fail "pip could not install the $1 tools (named in pyproject.toml); is PyPI, or your mirror of it, reachable?"
     mv "$stamp.new" "$stamp"
 }
