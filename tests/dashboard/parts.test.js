@@ -187,6 +187,7 @@ test("figures and times have the same form everywhere", () => {
   assert.equal(shorten("abcdefghij", 5), "ab…ij");
   assert.equal(lasting(100), "1 min 40 s");
   assert.deepEqual([optionText("first", "1000000"), optionText("factor", "2000"), optionText("then", "dead"), optionText("maxsize", "0")], ["1 s", "× 2", "dead", "no bound"]);
+  assert.deepEqual([optionText("limits", "bank=4\x1ftenant:*=2"), optionText("limits", "")], ["bank=4, tenant:*=2", "none"]);
 });
 
 test("addresses carry any name", () => {

@@ -7,6 +7,8 @@ const BOUNDS = new Set(["maxsize", "maxbytes"]);
 
 /** The value of an option: durations are in µs, factors in thousandths, 0 means no bound. */
 export function optionText(name, value) {
+  // Entries NAME=N, with a character between them that nobody sees.
+  if (name === "limits") return value.split("\x1f").join(", ") || "none";
   if (!/^\d+$/.test(value)) return value;
   const number = Number(value);
   if (BOUNDS.has(name) && number === 0) return "no bound";

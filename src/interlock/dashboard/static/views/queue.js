@@ -40,7 +40,7 @@ export function queue(context) {
     if (!known) return;
     const { stats, rates } = known;
     const shown = Object.fromEntries(STATES.map((state) => [state, stats[state] ?? 0]));
-    totals.update({ ...shown, put: rates.recent("put"), done: rates.recent("done"), ...Object.fromEntries(["oldest_ready", "oldest_waiting"].map((oldest) => [oldest, stats[oldest] ? Math.max(0, live.now() - stats[oldest] / 1e6) : 0])) });
+    totals.update({ ...shown, limited: stats.limited, put: rates.recent("put"), done: rates.recent("done"), ...Object.fromEntries(["oldest_ready", "oldest_waiting"].map((oldest) => [oldest, stats[oldest] ? Math.max(0, live.now() - stats[oldest] / 1e6) : 0])) });
   }
 
   let first = true;
