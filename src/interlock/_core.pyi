@@ -1,8 +1,6 @@
 """The native module: bases of the package's classes. Checked by stubtest.
 
-Names that begin with ``_`` are private to the core and the package, and may change with every
-version.
-"""
+Names that begin with ``_`` are private: they may change with every version."""
 
 import datetime as dt
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -356,6 +354,7 @@ class Queue(Generic[_T]):
         shared: _Keys | None,
         priority: int | None,
         quiet: bool,
+        limit: _Limit | None,
         function: Callable[..., Any],
         arguments: tuple[Any, ...],
         keywords: dict[str, Any] | None,
@@ -367,7 +366,8 @@ class Queue(Generic[_T]):
         shared: _Keys | None,
         priority: int | None,
         quiet: bool | None,
-    ) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]: ...
+        limit: _Limit | None,
+    ) -> tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[str, ...]]: ...
     def _named_put(
         self,
         call: str,
@@ -395,7 +395,7 @@ class Queue(Generic[_T]):
         limit: _Limit | Callable[[_T], _Limit | None] | None,
     ) -> list[_Names]: ...
     def _unsettled(self) -> int: ...
-    def _waits_for(self, id: int, target: int) -> tuple[int, ...] | None: ...
+    def _waits_for(self, id: int, stuck: list[int]) -> tuple[str, ...] | None: ...
     def _thread_of(self, id: int) -> int | None: ...
     def _fail_all(self, exception: Callable[[], BaseException]) -> None: ...
     def _set_crew(self, all: int, any: int) -> None: ...

@@ -7,7 +7,7 @@ import functools
 import itertools
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent import futures
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
@@ -18,6 +18,7 @@ from interlock.local.executor_threads import ThreadWork, Work
 from interlock.message import Key, Keys
 from interlock.queue import KeyedQueue
 from interlock.retry import Retry
+from interlock.runtime.concurrency import Names
 
 __all__ = ["Future", "KeyedExecutor"]
 
@@ -72,6 +73,9 @@ class KeyedExecutor(futures.Executor):
             any handler. The future ends with the last attempt, and there are no dead letters; while
             the message is held (``then="hold"``) it is pending, and ``skip`` cancels it, ``bury``
             ends it with its last exception.
+        limits: concurrency limits: how many calls of a name, or of each name with a prefix
+            (``tenant:*``), may run at once; see ``keyed`` and ``map_keyed``. A call that waits for
+            a limit occupies no worker. Default: none. ``queue.configure`` changes them.
         thread_name_prefix, initializer, initargs: as for ``ThreadPoolExecutor``.
 
     Raises:
@@ -93,6 +97,7 @@ class KeyedExecutor(futures.Executor):
         pool: futures.Executor | None = None,
         maxsize: int = 0,
         retry: Retry | None = None,
+        limits: Mapping[str, int] | None = None,
         thread_name_prefix: str = "",
         initializer: Callable[..., object] | None = None,
         initargs: tuple[Any, ...] = (),
@@ -143,7 +148,7 @@ class KeyedExecutor(futures.Executor):
                 "KeyedExecutor(): initializer and unkeyed_workers are settings of the pool"
             )
         name = thread_name_prefix or f"KeyedExecutor-{next(_numbers)}"
-        calls = _Calls(maxsize, retry=retry or Retry(), name=name)
+        calls = _Calls(maxsize, retry=retry or Retry(), limits=limits, name=name)
         calls._keep_no_dead_letters()
         self.queue: KeyedQueue[Future[Any]] = calls
         on = None if retry is None else retry.on
@@ -159,7 +164,7 @@ class KeyedExecutor(futures.Executor):
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Run ``fn(*args, **kwargs)``, without a key."""
-        return self._submit(None, None, None, False, fn, args, kwargs)
+        return self._submit(None, None, None, False, None, fn, args, kwargs)
 
     def submit_keyed(
         self, keys: Keys, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
@@ -172,7 +177,7 @@ class KeyedExecutor(futures.Executor):
             BrokenExecutor: a thread's initializer raised.
             WouldDeadlock: the executor is full, and the handlers of all workers wait for room.
         """
-        return self._submit(keys, None, None, False, fn, args, kwargs)
+        return self._submit(keys, None, None, False, None, fn, args, kwargs)
 
     def map(
         self,
@@ -197,26 +202,37 @@ class KeyedExecutor(futures.Executor):
         return _mapped(super().map, self, fn, iterables, timeout, chunksize, options)
 
     def keyed(
-        self, *keys: Key, shared: Keys = (), priority: int = 0, quiet: bool = False
+        self,
+        *keys: Key,
+        shared: Keys = (),
+        priority: int = 0,
+        quiet: bool = False,
+        limit: Names | None = None,
     ) -> futures.Executor:
-        """Return a view of this executor whose calls all carry these keys.
+        """Return a view of this executor whose calls all carry these keys and limit names.
 
         For ``map``, ``loop.run_in_executor``, and anything that takes an executor. Shutting the
         view down does nothing to this one.
 
+        Args:
+            limit: names of concurrency limits, each of which must have room for a call to run.
+
         Raises:
-            TypeError, ValueError: a key or the priority has a wrong type or is out of range.
+            TypeError, ValueError: a key, the priority or a limit name has a wrong type or is out of
+                range.
         """
-        own, others = self.queue._named("keyed()", list(keys), shared, priority, quiet)
-        return _View(self, own, others, priority, quiet)
+        named = self.queue._named("keyed()", list(keys), shared, priority, quiet, limit)
+        own, others, names = named
+        return _View(self, own, others, priority, quiet, names)
 
     def map_keyed(
         self,
         fn: Callable[[T], R],
         items: Iterable[T],
         *,
-        keys: Callable[[T], Keys],
+        keys: Callable[[T], Keys] | None = None,
         shared: Callable[[T], Keys] | None = None,
+        limit: Names | Callable[[T], Names | None] | None = None,
         buffersize: int | None = None,
     ) -> Iterator[R]:
         """Return ``fn`` of each item, in the order of the items, read lazily.
@@ -224,19 +240,30 @@ class KeyedExecutor(futures.Executor):
         Waiting calls are cancelled when a call raises, or the iterator is closed.
 
         Args:
-            keys, shared: the keys of an item.
+            keys, shared: functions that return the keys of an item. Default: no keys.
+            limit: names of concurrency limits for all calls, or a function that returns those of an
+                item. Default: none.
             buffersize: items submitted ahead of the result asked for. Default 1,000.
+
+        Raises:
+            TypeError, ValueError: an argument, a key or a limit name has a wrong type or is out of
+                range.
         """
         ahead = _MAP_AHEAD if buffersize is None else buffersize
         _check_count("map_keyed(): buffersize", ahead, 1)
+        names = None if callable(limit) else limit
+        if names is not None:
+            *_, names = self.queue._named("map_keyed()", (), None, None, None, names)
         pending: collections.deque[Future[R]] = collections.deque()
         source = iter(items)
 
         def submit_ahead() -> None:
             while len(pending) < ahead:
                 for item in source:
-                    shares = None if shared is None else shared(item)
-                    call = self._submit(keys(item), shares, None, False, fn, (item,), {})
+                    own = None if keys is None else keys(item)
+                    others = None if shared is None else shared(item)
+                    of_item = limit(item) if callable(limit) else names
+                    call = self._submit(own, others, None, False, of_item, fn, (item,), {})
                     pending.append(call)
                     break
                 else:
@@ -295,6 +322,7 @@ class KeyedExecutor(futures.Executor):
         shared: Keys | None,
         priority: int | None,
         quiet: bool,
+        limit: Names | None,
         fn: Callable[..., R],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -303,7 +331,9 @@ class KeyedExecutor(futures.Executor):
         if work.broken is not None:
             raise _broken(work)
         try:
-            future = self.queue._submit(Future, keys, shared, priority, quiet, fn, args, kwargs)
+            future = self.queue._submit(
+                Future, keys, shared, priority, quiet, limit, fn, args, kwargs
+            )
         except ShutDown:
             if work.broken is not None:
                 raise _broken(work) from None
@@ -318,7 +348,7 @@ class KeyedExecutor(futures.Executor):
 
 
 class _View(futures.Executor):
-    """An executor's calls under fixed keys."""
+    """An executor's calls under fixed keys and limit names."""
 
     def __init__(
         self,
@@ -327,9 +357,10 @@ class _View(futures.Executor):
         shared: tuple[bytes, ...],
         priority: int,
         quiet: bool,
+        limit: tuple[str, ...],
     ) -> None:
         self._executor = executor
-        self._named = keys, shared, priority, quiet
+        self._named = keys, shared, priority, quiet, limit
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Run ``fn(*args, **kwargs)`` under the keys of this view."""
@@ -350,8 +381,9 @@ class _View(futures.Executor):
         """Do nothing: shut down the executor itself instead."""
 
     def __repr__(self) -> str:
-        keys, shared, _, _ = self._named
-        return f"<{self._executor!r} under keys {list(keys)}, shared {list(shared)}>"
+        keys, shared, _, _, limit = self._named
+        names = f", limit {list(limit)}" if limit else ""
+        return f"<{self._executor!r} under keys {list(keys)}, shared {list(shared)}{names}>"
 
 
 def _mapped(

@@ -153,7 +153,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
                 "maxdead": maxdead,
                 "dead_ttl": dead_ttl,
                 "dedup_window": dedup_window,
-                "limits": limits_text(limits or {}, "KeyedQueue()"),
+                "limits": limits_text({} if limits is None else limits, f"{cls._public_name}()"),
             },
             name,
             slow_wait,

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import types
-from collections.abc import Coroutine, Generator, Iterable
+from collections.abc import Coroutine, Generator, Iterable, Mapping
 from typing import Any, TypeVar
 
 from interlock import _core
@@ -14,6 +14,7 @@ from interlock.errors import LeaseLost, ShutDown, WouldDeadlock
 from interlock.message import AsyncLease, Keys, _current
 from interlock.queue import KeyedQueue
 from interlock.retry import Retry
+from interlock.runtime.concurrency import Names
 
 __all__ = ["KeyedTaskGroup"]
 
@@ -30,27 +31,36 @@ class KeyedTaskGroup(asyncio.TaskGroup):
     at the same time; everything else runs concurrently.
 
     Args:
-        limit: maximum concurrent coroutines. Default: no limit.
+        max_tasks: maximum concurrent coroutines. Default: no maximum.
+        limits: concurrency limits: how many tasks of a name, or of each name with a prefix
+            (``tenant:*``), may run at once. Default: none. ``queue.configure`` changes them.
 
     A task that awaits another one that waits for it (behind its key, directly or by way of others,
-    or for its place within the limit) gets ``WouldDeadlock`` from its ``await``. That is detected
-    where it awaits the task itself or a ``gather``, not in ``asyncio.wait``, nor on an event.
+    for a slot of a limit, or for its place among ``max_tasks``) gets ``WouldDeadlock`` from its
+    ``await``. That is detected where it awaits the task itself or a ``gather``, not in
+    ``asyncio.wait``, nor on an event.
 
     ``queue`` is the underlying queue, for ``explain``, ``stats``, ``pause`` and an operator's other
     calls. ``revoke`` frees the keys of a task, which keeps running.
     """
 
-    def __init__(self, *, limit: int | None = None) -> None:
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):
-            raise TypeError(f"KeyedTaskGroup(): limit is {type(limit).__name__}; allowed: int")
-        if limit is not None and limit < 1:
-            raise ValueError(f"KeyedTaskGroup(): limit is {limit}; allowed: 1 or more, or None")
+    def __init__(
+        self, *, max_tasks: int | None = None, limits: Mapping[str, int] | None = None
+    ) -> None:
+        if max_tasks is not None:
+            if not isinstance(max_tasks, int) or isinstance(max_tasks, bool):
+                given = type(max_tasks).__name__
+                raise TypeError(f"KeyedTaskGroup(): max_tasks is {given}; allowed: int")
+            if max_tasks < 1:
+                raise ValueError(
+                    f"KeyedTaskGroup(): max_tasks is {max_tasks}; allowed: 1 or more, or None"
+                )
         super().__init__()
-        self._limit = limit
+        self._max_tasks = max_tasks
         self._running = 0
         self._waiting = 0
         # A revoked task has had its turn: its message is redelivered immediately, to be settled.
-        self.queue: KeyedQueue[_Turn] = KeyedQueue(retry=Retry(attempts=None, first=0))
+        self.queue: KeyedQueue[_Turn] = _Turns(retry=Retry(attempts=None, first=0), limits=limits)
         self.queue._keep_no_dead_letters()
         self._looks: _Looks | None = None
         self._ids: dict[asyncio.Future[Any], int] = {}
@@ -62,21 +72,23 @@ class KeyedTaskGroup(asyncio.TaskGroup):
         *,
         keys: Keys = (),
         shared: Keys = (),
+        limit: Names | None = None,
         name: str | None = None,
         context: contextvars.Context | None = None,
         **options: Any,
     ) -> asyncio.Task[T]:
-        """Return a task that runs ``coro`` when no earlier task conflicts, within the limit.
+        """Return a task that runs ``coro`` when no earlier task conflicts, within the limits.
 
         Args:
             keys, shared: keys it holds alone, and those it shares with others.
+            limit: names of concurrency limits, each of which must have room for it to start.
             name, context: as in ``asyncio``. In a context that several tasks share,
                 ``current_lease()`` is that of the one that started last.
             options: further arguments of ``asyncio.TaskGroup.create_task`` (``eager_start``, from
                 3.14).
 
         Raises:
-            TypeError, ValueError: a key has a wrong type, or is empty or too long.
+            TypeError, ValueError: a key or a limit name has a wrong type, or is empty or too long.
             RuntimeError: the group is not entered, or is shutting down.
         """
         if not asyncio.iscoroutine(coro):
@@ -86,7 +98,7 @@ class KeyedTaskGroup(asyncio.TaskGroup):
             if self._looks is None:
                 self._looks = _Looks(self)
             self._looks.stop()
-            id = self.queue.put(turn, keys=keys, shared=shared)
+            id = self.queue.put(turn, keys=keys, shared=shared, limit=limit)
         except BaseException as error:
             coro.close()
             if isinstance(error, ShutDown):
@@ -164,35 +176,53 @@ class KeyedTaskGroup(asyncio.TaskGroup):
 
     def _deadlock(self, mine: int, tasks: list[asyncio.Future[Any]]) -> WouldDeadlock | None:
         queue = self.queue
-        open: list[tuple[int, tuple[int, ...]]] = [(self._ids[task], ()) for task in tasks]
+        open: list[tuple[int, tuple[str, ...]]] = [(self._ids[task], ()) for task in tasks]
         seen: set[int] = set()
         others = [id for id, of in self._awaited.items() if not all(task.done() for task in of)]
         while open:
             id, before = open.pop()
-            chain = queue._waits_for(id, mine)
+            chain = queue._waits_for(id, [mine])
             if chain is not None:
                 # For a task that awaits itself, asyncio raises the error.
                 chain = (*before, *chain)
-                if chain == (mine,):
+                if chain == (str(mine),):
                     continue
-                return WouldDeadlock(
-                    f"await: this task waits for message {chain[0]}, which waits for the task's "
-                    f"own ({' behind '.join(map(str, chain))}): it would never end. Await it "
-                    f"outside, or create it without the shared key"
-                )
+                return _would_deadlock("the task's own", chain)
             for other in others:
-                chain = None if other in seen else queue._waits_for(id, other)
+                chain = None if other in seen else queue._waits_for(id, [other])
                 if chain is not None:
                     seen.add(other)
-                    ids = [self._ids[task] for task in self._awaited[other] if not task.done()]
+                    ids = self._awaited_by(other)
                     open += [(next, (*before, *chain)) for next in ids]
-        if self._limit is not None and len(others) + 1 >= self._limit:
+        if self._max_tasks is not None and len(others) + 1 >= self._max_tasks:
             return WouldDeadlock(
-                f"await: all {self._limit} tasks that may run at once wait for others of the "
+                f"await: all {self._max_tasks} tasks that may run at once wait for others of the "
                 f"group, this one for message {self._ids[tasks[0]]}: it would never end. Await it "
-                f"outside, or raise the limit"
+                f"outside, or raise max_tasks"
             )
+        chain = self._stuck(mine, [self._ids[task] for task in tasks], others)
+        return None if chain is None else _would_deadlock("tasks that all wait likewise", chain)
+
+    def _stuck(self, mine: int, ids: list[int], others: list[int]) -> tuple[str, ...] | None:
+        """Return the chain by which a task waits for tasks that never end, because each waits for
+        another of them or for this one: they have all slots of a limit."""
+        stuck = [mine, *others]
+        while (chain := self._waits_for(ids, stuck)) not in (None, (str(mine),)):
+            left = [one for one in stuck if self._waits(one, mine, ids, stuck)]
+            if len(left) == len(stuck):
+                return chain
+            stuck = left
         return None
+
+    def _waits(self, one: int, mine: int, ids: list[int], stuck: list[int]) -> bool:
+        return self._waits_for(ids if one == mine else self._awaited_by(one), stuck) is not None
+
+    def _waits_for(self, ids: list[int], stuck: list[int]) -> tuple[str, ...] | None:
+        chains = (self.queue._waits_for(id, stuck) for id in ids)
+        return next((chain for chain in chains if chain is not None), None)
+
+    def _awaited_by(self, id: int) -> list[int]:
+        return [self._ids[task] for task in self._awaited[id] if not task.done()]
 
     def _gone(
         self,
@@ -227,7 +257,7 @@ class KeyedTaskGroup(asyncio.TaskGroup):
         """Start the tasks whose turn has come."""
         looks = self._looks
         assert looks is not None
-        while self._waiting and (self._limit is None or self._running < self._limit):
+        while self._waiting and (self._max_tasks is None or self._running < self._max_tasks):
             lease = looks.look()
             if lease is None:
                 return
@@ -239,6 +269,20 @@ class KeyedTaskGroup(asyncio.TaskGroup):
             self._waiting -= 1
             self._running += 1
             turn.set_result(lease)
+
+
+def _would_deadlock(whom: str, chain: tuple[str, ...]) -> WouldDeadlock:
+    return WouldDeadlock(
+        f"await: this task waits for message {chain[0]}, which waits for {whom} "
+        f"({' behind '.join(chain)}): it would never end. Await it outside, or create it without "
+        f"the shared key or limit"
+    )
+
+
+class _Turns(KeyedQueue[_Turn]):
+    """A group's queue."""
+
+    _public_name = "KeyedTaskGroup"
 
 
 class _Looks:

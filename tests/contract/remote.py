@@ -24,6 +24,8 @@ _DEADLOCKS = (
     "25_a_batch_put_into_a_full_queue_that_the_handler_alone_drains",
     "25_a_put_that_does_not_wait_is_just_full",
     "25_a_put_that_another_handler_makes_room_for_waits",
+    "25_a_put_into_a_queue_full_of_messages_that_wait_for_the_handlers_slot",
+    "25_a_get_after_shutdown_waits_while_others_may_take_a_message",
     "25_a_get_after_shutdown_whose_caller_handles_all_that_is_left",
     "25_a_get_within_the_with_of_all_that_is_left_after_shutdown",
     "25_shutdown_ends_the_get_of_who_handles_all_that_is_left",

@@ -19,6 +19,7 @@ class MemoryHarness:
     capabilities: Mapping[int | str, str] = {
         "25_a_handler_that_waits_for_a_result_behind_its_own_key": _RESULTS,
         "25_the_only_handler_waits_for_a_result_that_it_would_make_itself": _RESULTS,
+        "25_a_handler_that_waits_for_a_result_that_needs_its_own_slot": _RESULTS,
         "25_a_result_that_another_handler_makes_is_waited_for": _RESULTS,
         "11_changed_bounds_hold_for_what_comes": "its options are given where it is made",
     }

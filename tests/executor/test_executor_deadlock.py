@@ -249,6 +249,168 @@ def test_the_last_worker_to_wait_for_room_gets_would_deadlock() -> None:
         assert sorted(executor.map(call, range(2))) == [False, True]
 
 
+def test_a_submit_into_an_executor_filled_by_what_waits_for_the_handler_raises() -> None:
+    """The other worker is free, and nothing that it could run."""
+    with KeyedExecutor(2, maxsize=2) as executor:
+
+        def call() -> str:
+            executor.submit_keyed("a", int)
+            return told(lambda: executor.submit(int))
+
+        assert "waits for the message that this handler has" in (
+            executor.submit_keyed("a", call).result(LONG)
+        )
+
+
+# -- Limits ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_waiting_for_a_call_that_needs_the_handler_s_own_slot_raises(pooled: bool) -> None:
+    with (
+        futures.ThreadPoolExecutor(4) as pool,
+        KeyedExecutor(4, limits={"bank": 1}, pool=pool if pooled else None) as executor,
+    ):
+        bank = executor.keyed(limit="bank")
+
+        def call() -> tuple[str, str]:
+            executor.keyed("a", limit="bank").submit(int)
+            behind = executor.submit_keyed("a", int)
+            return told(bank.submit(int).result), told(behind.result)
+
+        direct, behind = bank.submit(call).result(LONG)
+    assert "which waits for the handler's own (4 behind 1 on limit bank)" in direct
+    assert "(3 behind 2 behind 1 on limit bank)" in behind
+
+
+def test_the_last_of_the_handlers_that_have_all_slots_to_wait_for_one_raises() -> None:
+    with KeyedExecutor(6, limits={"bank": 2}) as executor:
+        both = threading.Barrier(2)
+        texts: list[str] = []
+
+        def call(_: int) -> bool:
+            both.wait(LONG)
+            try:
+                return executor.keyed(limit=["bank", "other"]).submit(int).result() == 0
+            except WouldDeadlock as error:
+                texts.append(str(error))
+                return False
+
+        assert sorted(executor.keyed(limit="bank").map(call, range(2))) == [False, True]
+    assert len(texts) == 1 and " behind 1 and 2 on limit bank)" in texts[0]
+
+
+def others_run(executor: KeyedExecutor) -> None:
+    """Lets handlers that are about to wait begin to, most likely."""
+    for _ in range(50):
+        executor.submit(int).result(LONG)
+
+
+def test_a_slot_that_another_call_frees_is_waited_for() -> None:
+    with KeyedExecutor(3, limits={"bank": 2}) as executor:
+        bank, other, begun = executor.keyed(limit="bank"), Gate(), threading.Event()
+
+        def call() -> int:
+            waits = bank.submit(abs, -7)
+            begun.set()
+            return waits.result()
+
+        calls: list[futures.Future[Any]] = [bank.submit(other), bank.submit(call)]
+        assert other.running.wait(LONG) and begun.wait(LONG)
+        others_run(executor)
+        other.open.set()
+        assert [one.result(LONG) for one in calls] == [None, 7]
+
+
+def test_a_slot_of_a_handler_that_waits_for_a_running_call_is_waited_for() -> None:
+    """Both handlers of the limit wait, and one of them continues."""
+    with KeyedExecutor(4, limits={"bank": 2}) as executor:
+        bank, running = executor.keyed(limit="bank"), Gate()
+        runs, both = executor.submit(running), threading.Barrier(3)
+
+        def other() -> None:
+            both.wait(LONG)
+            runs.result()
+
+        def call() -> int:
+            waits = bank.submit(abs, -7)
+            both.wait(LONG)
+            return waits.result()
+
+        calls: list[futures.Future[Any]] = [bank.submit(other), bank.submit(call)]
+        both.wait(LONG)
+        others_run(executor)
+        running.open.set()
+        assert [one.result(LONG) for one in calls] == [None, 7]
+
+
+def test_a_cycle_through_a_key_and_a_limit_of_several_slots_raises() -> None:
+    """Two have the slots; one waits for a call of the limit, the other for one behind the first."""
+    with KeyedExecutor(6, limits={"bank": 2}) as executor:
+        both = threading.Barrier(2)
+        texts: list[str] = []
+
+        def ask(submit: Callable[[], futures.Future[int]]) -> None:
+            both.wait(LONG)
+            try:
+                submit().result()
+            except WouldDeadlock as error:
+                texts.append(str(error))
+
+        bank = executor.keyed(limit="bank")
+        one = executor.keyed("a", limit="bank").submit(ask, lambda: bank.submit(int))
+        two = bank.submit(ask, lambda: executor.submit_keyed("a", int))
+        assert (one.result(LONG), two.result(LONG)) == (None, None)
+    assert len(texts) == 1, texts
+
+
+def test_a_limit_whose_other_slot_is_at_a_worker_that_waits_for_a_worker_raises() -> None:
+    """Each check alone sees a way out: a free slot, a free worker."""
+    with KeyedExecutor(3, unkeyed_workers=2, limits={"bank": 2}) as executor:
+        together = threading.Barrier(2)
+        texts: list[str] = []
+
+        def ask(submit: Callable[[], futures.Future[int]]) -> None:
+            together.wait(LONG)
+            try:
+                submit().result()
+            except WouldDeadlock as error:
+                texts.append(str(error))
+
+        bank = executor.keyed(limit="bank")
+        # The only worker for calls with keys, and one of the others.
+        calls = [
+            executor.keyed("a", limit="bank").submit(ask, lambda: bank.submit(int)),
+            bank.submit(ask, lambda: executor.submit_keyed("b", int)),
+        ]
+        assert [call.result(LONG) for call in calls] == [None, None]
+    assert len(texts) == 1, texts
+
+
+def test_a_submit_into_an_executor_filled_by_calls_of_the_handler_s_limit_raises() -> None:
+    with KeyedExecutor(2, maxsize=3, limits={"bank": 1}) as executor:
+        bank = executor.keyed(limit="bank")
+
+        def call() -> str:
+            for _ in range(2):
+                bank.submit(int)
+            return told(lambda: executor.submit(int))
+
+        assert "waits for the message that this handler has" in bank.submit(call).result(LONG)
+
+
+def test_a_wait_for_a_slot_with_a_timeout_is_not_a_deadlock() -> None:
+    with KeyedExecutor(2, limits={"bank": 1}) as executor:
+        bank = executor.keyed(limit="bank")
+
+        def call() -> str:
+            with pytest.raises(futures.TimeoutError):
+                bank.submit(int).result(0.01)
+            return "continued"
+
+        assert bank.submit(call).result(LONG) == "continued"
+
+
 # -- In a callback --------------------------------------------------------------------------------
 
 

@@ -202,7 +202,7 @@ def test_a_call_whose_submit_was_interrupted_does_not_block_interpreter_exit() -
         from interlock import Future, KeyedExecutor
         executor = KeyedExecutor(1)
         # All that a submit does before Ctrl-C comes: nobody is there to run the call.
-        call = executor.queue._submit(Future, "a", None, None, False, print, ("done",), {})
+        call = executor.queue._submit(Future, "a", None, None, False, None, print, ("done",), {})
     """)
     if sys.version_info[:2] == (3, 12) and not done.stdout:
         # That interpreter starts no thread at its end: the call is cancelled, and logged.

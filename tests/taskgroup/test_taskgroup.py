@@ -106,7 +106,7 @@ def test_readers_share_a_key() -> None:
     run(main())
 
 
-def test_a_limit_bounds_concurrent_tasks() -> None:
+def test_max_tasks_bounds_concurrent_tasks() -> None:
     async def main() -> None:
         inside = most = 0
 
@@ -117,7 +117,7 @@ def test_a_limit_bounds_concurrent_tasks() -> None:
             await asyncio.sleep(0)
             inside -= 1
 
-        async with KeyedTaskGroup(limit=3) as group:
+        async with KeyedTaskGroup(max_tasks=3) as group:
             for n in range(30):
                 group.create_task(call(), keys=str(n % 10))
         assert (most, inside) == (3, 0)
@@ -125,10 +125,10 @@ def test_a_limit_bounds_concurrent_tasks() -> None:
     run(main())
 
 
-def test_a_task_waiting_for_its_key_does_not_count_towards_the_limit() -> None:
+def test_a_task_waiting_for_its_key_does_not_count_towards_max_tasks() -> None:
     async def main() -> None:
         calls = Calls()
-        async with KeyedTaskGroup(limit=2) as group:
+        async with KeyedTaskGroup(max_tasks=2) as group:
             for name in ("a", "a"):
                 group.create_task(calls.slow(name), keys=name)
             group.create_task(calls.quick("b"), keys="b")
@@ -148,7 +148,7 @@ def test_tasks_may_create_tasks() -> None:
             await asyncio.sleep(0)
             calls.log.append("outer ends")
 
-        async with KeyedTaskGroup(limit=1) as group:
+        async with KeyedTaskGroup(max_tasks=1) as group:
             group.create_task(outer(group), keys="a")
         assert calls.log == ["outer ends", "inner"]
 
@@ -163,7 +163,7 @@ def test_a_thousand_tasks_on_few_keys_run_in_order() -> None:
             await asyncio.sleep(0)
             seen[n % 7].append(n)
 
-        async with KeyedTaskGroup(limit=5) as group:
+        async with KeyedTaskGroup(max_tasks=5) as group:
             for n in range(1000):
                 group.create_task(call(n), keys=n % 7)
         assert all(order == list(range(lane, 1000, 7)) for lane, order in seen.items())
@@ -254,7 +254,7 @@ def test_an_exception_keeps_its_traceback() -> None:
 def test_a_cancelled_task_frees_its_keys(which: str, ran: list[str]) -> None:
     async def main() -> None:
         calls = Calls()
-        async with KeyedTaskGroup(limit=2) as group:
+        async with KeyedTaskGroup(max_tasks=2) as group:
             tasks = [group.create_task(calls.slow(name), keys="a") for name in NAMES]
             if which != "not begun":
                 await settle()
@@ -445,7 +445,7 @@ def test_an_operator_can_pause_resume_and_revoke_from_any_thread() -> None:
 def test_a_revoked_task_continues(then: Any) -> None:
     async def main() -> None:
         calls = Calls()
-        async with KeyedTaskGroup(limit=2) as group:
+        async with KeyedTaskGroup(max_tasks=2) as group:
             hung = group.create_task(calls.slow("hung"), keys="a")
             await settle()
             group.queue.revoke(group.queue.explain(key="a").nodes[0].id, then)
@@ -498,10 +498,10 @@ def test_a_group_that_is_not_entered_refuses_tasks() -> None:
     run(main())
 
 
-@pytest.mark.parametrize(("limit", "kind"), [(0, ValueError), ("1", TypeError), (True, TypeError)])
-def test_an_invalid_limit_is_refused(limit: Any, kind: type[Exception]) -> None:
-    with pytest.raises(kind, match="limit is"):
-        KeyedTaskGroup(limit=limit)
+@pytest.mark.parametrize(("given", "kind"), [(0, ValueError), ("1", TypeError), (True, TypeError)])
+def test_an_invalid_max_tasks_is_refused(given: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="max_tasks is"):
+        KeyedTaskGroup(max_tasks=given)
 
 
 def test_a_finished_group_is_released() -> None:

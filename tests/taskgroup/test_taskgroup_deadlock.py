@@ -98,19 +98,19 @@ def test_two_tasks_awaiting_each_other_raises() -> None:
     run(main())
 
 
-def test_awaiting_a_task_that_needs_a_free_place_of_the_limit_raises() -> None:
+def test_awaiting_a_task_that_needs_a_free_place_among_max_tasks_raises() -> None:
     async def main() -> None:
         async def outer(group: KeyedTaskGroup) -> str:
             return await told(group.create_task(one()))
 
-        async with KeyedTaskGroup(limit=1) as group:
+        async with KeyedTaskGroup(max_tasks=1) as group:
             task = group.create_task(outer(group))
         assert "all 1 tasks" in task.result()
 
     run(main())
 
 
-def test_the_last_task_within_the_limit_to_wait_gets_would_deadlock() -> None:
+def test_the_last_task_within_max_tasks_to_wait_gets_would_deadlock() -> None:
     async def main() -> None:
         both = asyncio.Barrier(2)
 
@@ -121,9 +121,84 @@ def test_the_last_task_within_the_limit_to_wait_gets_would_deadlock() -> None:
             except WouldDeadlock:
                 return False
 
-        async with KeyedTaskGroup(limit=2) as group:
+        async with KeyedTaskGroup(max_tasks=2) as group:
             tasks = [group.create_task(outer(group)) for _ in range(2)]
         assert sorted(task.result() for task in tasks) == [False, True]
+
+    run(main())
+
+
+@pytest.mark.parametrize("gathered", [False, True])
+def test_awaiting_a_task_that_needs_the_own_slot_raises(gathered: bool) -> None:
+    async def main() -> None:
+        async def outer(group: KeyedTaskGroup) -> str:
+            waits = group.create_task(one(), limit="bank")
+            return await told(asyncio.gather(waits, one()) if gathered else waits)
+
+        async with KeyedTaskGroup(limits={"bank": 1}) as group:
+            task = group.create_task(outer(group), limit="bank")
+        assert "the task's own (2 behind 1 on limit bank)" in task.result()
+
+    run(main())
+
+
+def test_the_last_of_the_tasks_that_have_all_slots_to_wait_for_one_raises() -> None:
+    async def main() -> None:
+        both = asyncio.Barrier(2)
+        texts: list[str] = []
+
+        async def outer(group: KeyedTaskGroup) -> bool:
+            await both.wait()
+            try:
+                return await group.create_task(one(), limit="bank") == 1
+            except WouldDeadlock as error:
+                texts.append(str(error))
+                return False
+
+        async with KeyedTaskGroup(limits={"bank": 2}) as group:
+            tasks = [group.create_task(outer(group), limit="bank") for _ in range(2)]
+        assert sorted(task.result() for task in tasks) == [False, True]
+        assert len(texts) == 1 and "(4 behind 1 and 2 on limit bank)" in texts[0]
+
+    run(main())
+
+
+def test_awaiting_a_task_for_which_another_frees_a_slot_works() -> None:
+    async def main() -> None:
+        open = asyncio.Event()
+
+        async def outer(group: KeyedTaskGroup) -> int:
+            waits = group.create_task(one(), limit="bank")
+            asyncio.get_running_loop().call_soon(open.set)
+            return await waits
+
+        async with KeyedTaskGroup(limits={"bank": 2}) as group:
+            group.create_task(open.wait(), limit="bank")
+            task = group.create_task(outer(group), limit="bank")
+        assert task.result() == 1
+
+    run(main())
+
+
+def test_awaiting_a_slot_of_a_task_that_awaits_a_running_one_works() -> None:
+    async def main() -> None:
+        open = asyncio.Event()
+
+        async def other(running: asyncio.Task[Any]) -> None:
+            await running
+
+        async def outer(group: KeyedTaskGroup) -> int:
+            # Both others wait by now.
+            await asyncio.sleep(0)
+            waits = group.create_task(one(), limit="bank")
+            asyncio.get_running_loop().call_soon(open.set)
+            return await waits
+
+        async with KeyedTaskGroup(limits={"bank": 2}) as group:
+            running = group.create_task(open.wait())
+            group.create_task(other(running), limit="bank")
+            task = group.create_task(outer(group), limit="bank")
+        assert task.result() == 1
 
     run(main())
 
@@ -137,7 +212,7 @@ def test_awaiting_a_finished_or_independent_task_works() -> None:
             # The awaited message no longer blocks anyone.
             return await done + sum(await asyncio.gather(*tasks))
 
-        async with KeyedTaskGroup(limit=2) as group:
+        async with KeyedTaskGroup(max_tasks=2) as group:
             task = group.create_task(outer(group), keys="a")
         assert task.result() == 4
 
@@ -152,7 +227,7 @@ def test_a_task_outside_the_group_may_await_any_task() -> None:
             await open.wait()
             return 5
 
-        async with KeyedTaskGroup(limit=1) as group:
+        async with KeyedTaskGroup(max_tasks=1) as group:
             tasks = [group.create_task(waits(), keys="a") for _ in range(3)]
             asyncio.get_running_loop().call_soon(open.set)
             assert await tasks[2] == 5

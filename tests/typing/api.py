@@ -121,8 +121,8 @@ async def tasks() -> None:
     async def double(number: int) -> int:
         return number * 2
 
-    async with KeyedTaskGroup(limit=10) as group:
-        task = group.create_task(double(4), keys="a", shared=["b"], name="four")
+    async with KeyedTaskGroup(max_tasks=10, limits={"bank": 4}) as group:
+        task = group.create_task(double(4), keys="a", shared=["b"], limit="bank", name="four")
         assert_type(task, asyncio.Task[int])
 
 
@@ -130,7 +130,7 @@ def executors() -> None:
     def triple(number: int, *, times: int = 3) -> int:
         return number * times
 
-    with KeyedExecutor(4, unkeyed_workers=1, retry=Retry()) as executor:
+    with KeyedExecutor(4, unkeyed_workers=1, retry=Retry(), limits={"host:*": 2}) as executor:
         first: Future[int] = executor.submit_keyed(["a", "b"], triple, 4, times=5)
         second: Future[int] = executor.submit(triple, 4)
         assert_type(first.result(timeout=1), int)
@@ -138,7 +138,9 @@ def executors() -> None:
         assert_type(done, set[Future[int]])
         view: Executor = executor.keyed("a", shared=["b"], priority=3)
         assert_type(view.submit(triple, 1).result(), int)
-        results = executor.map_keyed(triple, [1, 2], keys=lambda number: number)
+        executor.keyed("a", limit=["bank", "host:a"]).submit(triple, 4)
+        executor.map_keyed(triple, [1, 2], limit=lambda number: f"host:{number}")
+        results = executor.map_keyed(triple, [1, 2], keys=lambda number: number, limit="bank")
         assert_type(results, Iterator[int])
     with ProcessPoolExecutor(2) as pool, KeyedExecutor(2, pool=pool) as executor:
         executor.submit_keyed("a", triple, 4)

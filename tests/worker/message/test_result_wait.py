@@ -16,6 +16,7 @@ import interlock
 from interlock import JobFailed, Retry
 from interlock.app import App
 from interlock.client.requests import queue_admin
+from interlock.client.requests.result_wait import ResultWait
 from tests.worker.workers import PATIENCE, wait_for
 
 POOLS = ["thread", "asyncio", "process"]
@@ -237,6 +238,71 @@ def test_a_handler_of_consume_that_waits_for_a_result_it_would_make_itself(url: 
         consumer.stop(PATIENCE)
     assert len(seen) == 1
     assert "all 1 here that could run it wait for results themselves" in seen[0]
+
+
+@ENGINES
+def test_handlers_that_have_all_slots_of_a_limit_wait_for_results_that_need_one(url: str) -> None:
+    """The last one to wait fails, and its slot makes the result of the other."""
+    both = threading.Barrier(2)
+    ended: list[Any] = []
+    with interlock.connect(url) as client:
+        queue = client.queue("limited", retry=Retry(1), limits={"bank": 2})
+
+        def handler(payload: Any) -> None:
+            if payload != "outer":
+                return
+            both.wait(PATIENCE)
+            inner = queue.put("inner", limit="bank", result_ttl=600)
+            try:
+                ended.append(queue.result(inner))
+            except interlock.WouldDeadlock as error:
+                ended.append(str(error))
+
+        outer = queue.put_many(["outer"] * 2, limit="bank")
+        consumer = queue.consume(handler, threads=4)
+        queue.join(PATIENCE)
+        consumer.stop(PATIENCE)
+    said, result = sorted(ended, key=lambda one: one is None)
+    assert result is None
+    assert "which waits for a limit: 2 of 2 on bank, all waiting for results" in said
+    assert any(f"the handler of message {id} in queue 'limited'" in said for id in outer)
+
+
+@ENGINES
+def test_a_result_that_waits_for_a_slot_that_another_handler_frees_is_waited_for(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holds, free = threading.Event(), threading.Event()
+    looks = 0
+    look = ResultWait.look
+
+    def counted(wait: ResultWait, session: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        if looks > 2:
+            # Two looks that find the same make an error.
+            free.set()
+        return look(wait, session)
+
+    monkeypatch.setattr(ResultWait, "look", counted)
+    ended: list[Any] = []
+    with interlock.connect(url) as client:
+        queue = client.queue("limited", retry=Retry(1), limits={"bank": 2})
+
+        def handler(payload: Any) -> None:
+            if payload == "holder":
+                holds.set()
+                assert free.wait(PATIENCE)
+            elif payload == "outer":
+                ended.append(queue.result(queue.put("inner", limit="bank", result_ttl=600)))
+
+        queue.put("holder", limit="bank")
+        consumer = queue.consume(handler, threads=3)
+        assert holds.wait(PATIENCE)
+        queue.put("outer", limit="bank")
+        queue.join(PATIENCE)
+        consumer.stop(PATIENCE)
+    assert ended == [None] and looks > 2
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)

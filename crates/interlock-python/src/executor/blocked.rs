@@ -1,11 +1,12 @@
 //! Handlers that wait without an end: for a result, or for room. This finds out whether one would
 //! wait for itself (clause 25), directly or through others: it waits for a message that is behind
-//! its own, or behind that of a handler that waits likewise; or for one that needs a worker, where
-//! all of them wait.
+//! its own, or behind that of a handler that waits likewise; or for one that needs a worker or a slot
+//! of a limit, where handlers that wait likewise have all of them.
 
 use std::sync::atomic::Ordering;
 use std::sync::Mutex;
 
+use interlock_core::queue::calls::chain::Chain;
 use interlock_core::queue::types::Kind;
 use pyo3::prelude::*;
 
@@ -49,11 +50,11 @@ pub struct Guard {
 }
 
 impl Guard {
-    fn new(handles: Vec<Handled>, wants: Wants) -> Self {
+    fn new(blocked: Blocked) -> Self {
         let mut all = ALL.lock().expect("never poisoned");
         all.last += 1;
         let number = all.last;
-        all.blocked.push(Blocked { number, handles, wants });
+        all.blocked.push(Blocked { number, ..blocked });
         Guard { number }
     }
 }
@@ -86,7 +87,7 @@ pub fn for_result(future: &Bound<'_, Future>) -> PyResult<Option<Guard>> {
             py,
             format!(
                 "result(): this handler waits for message {id}, which waits for the handler's own \
-                 ({}): it would never end. Return first, or submit without the shared key",
+                 ({}): it would never end. Return first, or submit without the shared key or limit",
                 told(&chain)
             ),
         ));
@@ -105,14 +106,23 @@ pub fn for_result(future: &Bound<'_, Future>) -> PyResult<Option<Guard>> {
         ));
     }
     let wants = Wants::Result { queue, id, future: future.clone().unbind() };
-    Ok(Some(Guard::new(handles, wants)))
+    let me = Blocked { number: 0, handles, wants };
+    if let Some(chain) = stuck(py, &me) {
+        return Err(errors::would_deadlock(
+            py,
+            format!(
+                "result(): this handler waits for message {id}, which waits for handlers that all wait \
+                 likewise ({}): it would never end. Return first, or submit without the shared limit",
+                told(&chain)
+            ),
+        ));
+    }
+    Ok(Some(Guard::new(me)))
 }
 
 /// The chain in words; of a long one its ends.
-fn told(chain: &[u64]) -> String {
-    let words = |ids: &[u64]| -> String {
-        ids.iter().map(u64::to_string).collect::<Vec<_>>().join(" behind ")
-    };
+fn told(chain: &[String]) -> String {
+    let words = |some: &[String]| some.join(" behind ");
     match chain.len().checked_sub(2 * SHOWN) {
         None | Some(0) => words(chain),
         Some(left_out) => format!(
@@ -143,7 +153,18 @@ pub fn for_room(py: Python<'_>, queue: &Queue, size: u64) -> PyResult<Option<Gua
         ));
     }
     let wants = Wants::Room { queue: address(queue), size };
-    Ok(Some(Guard::new(handles, wants)))
+    let me = Blocked { number: 0, handles, wants };
+    if stuck(py, &me).is_some() {
+        return Err(errors::would_deadlock(
+            py,
+            format!(
+                "{:?} is full, and all that is in it waits for the message that this handler has, or \
+                 for handlers that wait likewise: it would never end. Return first, or make it larger",
+                queue.queue_name()
+            ),
+        ));
+    }
+    Ok(Some(Guard::new(me)))
 }
 
 /// Lists the threads that wait now.
@@ -175,20 +196,17 @@ fn of_queue<'a>(handles: &'a [Handled], queue: &'a Queue) -> impl Iterator<Item 
     handles.iter().filter(own).filter(move |handled| token(handled.id) == Some(handled.token))
 }
 
-/// The ids from a message to one of those handled here, through what stands between and what other
+/// The chain from a message to one of those handled here, through what stands between and what other
 /// handlers wait for.
-fn chain_to(py: Python<'_>, queue: &Py<Queue>, id: u64, mine: &[Handled]) -> Option<Vec<u64>> {
+fn chain_to(py: Python<'_>, queue: &Py<Queue>, id: u64, mine: &[Handled]) -> Option<Vec<String>> {
     let others = blocked(py);
     let mut seen = vec![false; others.len()];
     let mut open = vec![(queue, id, Vec::new())];
     while let Some((queue, id, before)) = open.pop() {
-        let to = |handles: &[Handled]| -> Option<Vec<u64>> {
+        let to = |handles: &[Handled]| -> Option<Vec<String>> {
             let ids: Vec<u64> = of_queue(handles, queue.get()).map(|handled| handled.id).collect();
-            if ids.is_empty() {
-                return None;
-            }
-            let chain = queue.get().core.call(|scheduler, _| scheduler.waits_for(id, &ids))?;
-            Some(before.iter().copied().chain(chain).collect())
+            let chain = queue.get().waits_for(id, &ids)?;
+            Some(before.iter().cloned().chain(chain.words()).collect())
         };
         if let Some(chain) = to(mine) {
             return Some(chain);
@@ -205,6 +223,24 @@ fn chain_to(py: Python<'_>, queue: &Py<Queue>, id: u64, mine: &[Handled]) -> Opt
         }
     }
     None
+}
+
+/// The chain by which the caller waits for handlers that never end, because each waits for another of
+/// them or for the caller.
+fn stuck(py: Python<'_>, me: &Blocked) -> Option<Vec<String>> {
+    let others = blocked(py);
+    let mut stuck: Vec<&Blocked> = others.iter().filter(|one| one.is_blocked()).collect();
+    stuck.push(me);
+    loop {
+        // Usually the search ends here: some of them continue.
+        let chain = me.waits_for(&stuck)?;
+        let left = stuck.iter().copied().filter(|one| one.waits_for(&stuck).is_some());
+        let left: Vec<&Blocked> = left.collect();
+        if left.len() == stuck.len() {
+            return Some(chain);
+        }
+        stuck = left;
+    }
 }
 
 /// Returns the number of workers, if with the caller none is left to handle the awaited message:
@@ -224,6 +260,16 @@ fn no_worker_left(py: Python<'_>, queue: &Queue, mine: &[Handled], keyed: bool) 
         for_keyed += u32::from(handled.kind == Kind::Any && blocked.wants_keyed());
     }
     (waiting >= all || for_keyed >= any).then_some(all)
+}
+
+/// Returns the number of workers that could take such a message, if these handlers have all of them.
+fn all_workers(queue: &Queue, stuck: &[&Blocked], keyed: bool) -> Option<usize> {
+    let taken = stuck.iter().filter_map(|one| of_queue(&one.handles, queue).next());
+    let taken = taken.filter(|handled| !keyed || handled.kind == Kind::Any).count();
+    let workers = if keyed { &queue.crew.any } else { &queue.crew.all };
+    // Relaxed: set before the first worker was started.
+    let workers = workers.load(Ordering::Relaxed) as usize;
+    (workers > 0 && taken >= workers).then_some(workers)
 }
 
 impl Handled {
@@ -257,6 +303,31 @@ impl Blocked {
         }
     }
 
+    /// The chain by which it waits for some of these handlers, itself among them. `None`: it continues
+    /// although they do not.
+    fn waits_for(&self, stuck: &[&Blocked]) -> Option<Vec<String>> {
+        let ids = |queue: &Queue| -> Vec<u64> {
+            let handled = stuck.iter().flat_map(|one| of_queue(&one.handles, queue));
+            handled.map(|handled| handled.id).collect()
+        };
+        match &self.wants {
+            Wants::Result { queue, id, .. } => {
+                let queue = queue.get();
+                if let Some(workers) = all_workers(queue, stuck, self.wants_keyed()) {
+                    return Some(vec![id.to_string(), format!("all {workers} workers")]);
+                }
+                queue.waits_for(*id, &ids(queue)).map(|chain| chain.words())
+            }
+            Wants::Room { queue, .. } => {
+                let mut queues = self.handles.iter().map(|handled| handled.queue.get());
+                let queue = queues.find(|one| address(one) == *queue)?;
+                let ids = ids(queue);
+                let all = queue.core.call(|scheduler, _| scheduler.all_wait_for(&ids));
+                (all || all_workers(queue, stuck, false).is_some()).then(Vec::new)
+            }
+        }
+    }
+
     fn wants_of(&self) -> usize {
         match &self.wants {
             Wants::Result { queue, .. } => address(queue.get()),
@@ -272,6 +343,12 @@ impl Blocked {
             }
             Wants::Room { .. } => false,
         }
+    }
+}
+
+impl Queue {
+    fn waits_for(&self, id: u64, stuck: &[u64]) -> Option<Chain> {
+        self.core.call(|scheduler, _| scheduler.waits_for(id, stuck))
     }
 }
 

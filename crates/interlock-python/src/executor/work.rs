@@ -332,7 +332,7 @@ pub fn end_call(
 #[pymethods]
 impl Queue {
     /// Creates a future of `class`, and puts it into the queue as a message that calls `function`.
-    #[pyo3(signature = (class, keys, shared, priority, quiet, function, arguments, keywords))]
+    #[pyo3(signature = (class, keys, shared, priority, quiet, limit, function, arguments, keywords))]
     #[allow(clippy::too_many_arguments)]
     fn _submit<'py>(
         slf: &Bound<'py, Self>,
@@ -341,6 +341,7 @@ impl Queue {
         shared: Option<&Bound<'py, PyAny>>,
         priority: Option<&Bound<'py, PyAny>>,
         quiet: Option<&Bound<'py, PyAny>>,
+        limit: Option<&Bound<'py, PyAny>>,
         function: Py<PyAny>,
         arguments: Py<PyTuple>,
         keywords: Option<Py<PyDict>>,
@@ -348,7 +349,7 @@ impl Queue {
         let py = slf.py();
         let made = class.call0()?;
         let future = made.cast::<Future>()?;
-        let put = PutArguments { keys, shared, priority, quiet, ..PutArguments::default() };
+        let put = PutArguments { keys, shared, priority, quiet, limit, ..PutArguments::default() };
         let named = Named::new(slf.get(), "submit_keyed()", &made, &put)?;
         let keywords = keywords.filter(|keywords| !keywords.bind(py).is_empty());
         future.get().prepare(slf.clone().unbind(), Call { function, arguments, keywords });
@@ -368,15 +369,15 @@ impl Queue {
         self.core.call(|scheduler, _| scheduler.unsettled())
     }
 
-    /// The ids of what stands between a message and another one that it waits for, both included.
+    /// The chain by which a message waits for leased ones that do not end before it does, in words.
     fn _waits_for<'py>(
         &self,
         py: Python<'py>,
         id: u64,
-        target: u64,
+        stuck: Vec<u64>,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let chain = self.core.call(|scheduler, _| scheduler.waits_for(id, &[target]));
-        chain.map(|chain| PyTuple::new(py, chain)).transpose()
+        let chain = self.core.call(|scheduler, _| scheduler.waits_for(id, &stuck));
+        chain.map(|chain| PyTuple::new(py, chain.words())).transpose()
     }
 
     /// The thread that leases a message.

@@ -114,14 +114,35 @@ fn each_current(py: Python<'_>, each: &mut dyn FnMut(&Lease)) -> PyResult<()> {
     outer
 }
 
+impl Queue {
+    /// A put that would wait for ever although others take from the queue: all else in it waits for the
+    /// messages that the caller handles.
+    fn check_others(&self, py: Python<'_>, call: &str) -> PyResult<()> {
+        let held: Vec<u64> = self.held_here(py)?.into_iter().map(|(id, _)| id).collect();
+        let Some(id) = held.first() else { return Ok(()) };
+        if !self.core.call(|scheduler, _| scheduler.all_wait_for(&held)) {
+            return Ok(());
+        }
+        Err(errors::would_deadlock(
+            py,
+            format!(
+                "{call}: queue {:?} is full, and all else that is in it waits for message {id}, which \
+                 the caller is handling: nobody can make room. Return first, or put with a timeout",
+                self.queue_name(),
+            ),
+        ))
+    }
+}
+
 #[pymethods]
 impl Queue {
     /// A put that would wait for ever: its caller handles a message of this queue, and is the only one
-    /// that ever took from it. `me`: who took, as it was noted then.
+    /// that ever took from it, or all else that is in it waits for that message. `me`: who took, as it was
+    /// noted then.
     #[pyo3(name = "_check_room")]
     pub fn check_room(&self, py: Python<'_>, call: &str, me: u64) -> PyResult<()> {
         if self.only_getter() != Some(me) {
-            return Ok(());
+            return self.check_others(py, call);
         }
         match self.handled(py)? {
             None => Ok(()),

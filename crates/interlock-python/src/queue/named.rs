@@ -3,6 +3,7 @@
 
 use interlock_core::key::KeyRef;
 use interlock_core::queue::scheduler::Put;
+use interlock_core::queue::types::limits::names_of;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
@@ -25,7 +26,7 @@ type Names<'py> = (
 
 #[pymethods]
 impl Queue {
-    /// The keys and shared keys that many calls will be put with.
+    /// The keys, shared keys and limit names that many calls will be put with.
     fn _named<'py>(
         slf: &Bound<'py, Self>,
         call: &str,
@@ -33,12 +34,16 @@ impl Queue {
         shared: Option<&Bound<'py, PyAny>>,
         priority: Option<&Bound<'py, PyAny>>,
         quiet: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyTuple>)> {
-        let keys = Some(keys);
-        let put = PutArguments { keys, shared, priority, quiet, ..PutArguments::default() };
+        limit: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyTuple>, Bound<'py, PyTuple>)> {
+        let (py, keys) = (slf.py(), Some(keys));
+        let put = PutArguments { keys, shared, priority, quiet, limit, ..PutArguments::default() };
         let named = Named::new(slf.get(), call, slf.as_any(), &put)?;
-        let (keys, shared) = named.refs();
-        Ok((tuple(slf.py(), &keys)?, tuple(slf.py(), &shared)?))
+        let refs = named.refs();
+        let put = named.put(&refs);
+        let names = names_of(put.limit).unwrap_or_default();
+        let names = names.iter().map(|name| String::from_utf8_lossy(name));
+        Ok((tuple(py, put.keys)?, tuple(py, put.shared)?, PyTuple::new(py, names)?))
     }
 
     /// Returns what a put of this queue would name.

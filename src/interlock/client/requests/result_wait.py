@@ -1,9 +1,10 @@
 """Detects that a handler waits for a result that can never come (contract, clause 25).
 
-A handler that waits for the result of a message keeps its place in its worker or consumer. If all
-places that could run that message are kept by handlers that wait likewise, or if the message waits
-behind the handler's own, the wait would never end. The search runs while the handler waits. It uses
-this process's knowledge of its own handlers, and the engine's of the rest.
+A handler that waits for the result of a message keeps its place in its worker or consumer, and its
+message's slots of concurrency limits. If all places that could run that message, or all slots that
+it needs, are kept by handlers that wait likewise, or if the message waits behind the handler's own,
+the wait would never end. The search runs while the handler waits. It uses this process's knowledge
+of its own handlers, and the engine's of the rest.
 
 The handler that began to wait last gets WouldDeadlock, once two checks in a row have found the
 same: an idle handler would have taken the message in between. If other processes serve the queue
@@ -25,13 +26,14 @@ from interlock.client.request import Request
 from interlock.client.session import Session
 from interlock.client.wire import admin as wire_queue
 from interlock.errors import InterlockError, WouldDeadlock
+from interlock.explanation import full_text
 from interlock.message import _current
 
 if TYPE_CHECKING:
     from interlock.client.connection.call import Engine
     from interlock.client.requests.queue_handle import Handle
     from interlock.client.wire.worker_directory import Announced
-    from interlock.explanation import ExplainNode
+    from interlock.explanation import ExplainNode, FullLimit
 
 __all__ = ["FIRST_LOOK", "LONGEST_LOOK", "Relay", "ResultWait", "Taker"]
 
@@ -159,25 +161,41 @@ class ResultWait:
             self._found = found
             return
         wait, root = steps[-1]
-        by = "" if root.state == "leased" else wait.queue
+        by = wait.queue if _needs_handler(wait, root, stuck) else ""
         if not by or not (yield from self._others_take(session, by)):
-            raise WouldDeadlock(f"result(): {self._told(steps)}: it would never end. {ADVICE}")
+            raise WouldDeadlock(
+                f"result(): {self._told(steps, stuck)}: it would never end. {ADVICE}"
+            )
         if not self._logged:
             self._logged = True
             _log.warning(
                 "%s. Unless another program handles messages of queue %r, this never ends. %s",
-                self._told(steps), by, ADVICE,
+                self._told(steps, stuck), by, ADVICE,
                 extra={"queue": self.own[0], "id": self.own[1]},
             )  # fmt: skip
 
     def _roots(self, session: Session[Any], wait: ResultWait) -> Request[list[ExplainNode]]:
-        """Return the message that blocks another in the end, or itself; None if that is not
-        known."""
+        """Return the messages that block another in the end, or itself; none if that is not known.
+
+        Not those that have a slot of a limit for which one of them waits: others may free one.
+        """
         call = self._engine.calls(session, key(wait.queue))
         found = yield from wire_queue.explain(call, "id", wait.id, PAGE)
         if found is None or found.truncated:
             return []
-        return [node for node in found.nodes if not node.blocked and not node.paused]
+        nodes = {node.id: node for node in found.nodes}
+        roots: list[ExplainNode] = []
+        open, seen = [wait.id], {wait.id}
+        while open:
+            node = nodes.get(open.pop())
+            if node is None or node.paused:
+                continue
+            if not node.blocked:
+                roots.append(node)
+            new = {id for blocker in node.blocked for id in blocker.holders} - seen
+            seen |= new
+            open += sorted(new)
+        return roots
 
     def _others_take(self, session: Session[Any], queue: str) -> Request[bool]:
         """Return whether others than the takers of this process may lease from a queue."""
@@ -208,10 +226,14 @@ class ResultWait:
             after = some[-1].worker
         return False
 
-    def _told(self, steps: list[tuple[ResultWait, ExplainNode]]) -> str:
+    def _told(
+        self, steps: list[tuple[ResultWait, ExplainNode]], stuck: Iterable[ResultWait]
+    ) -> str:
         parts = []
         for wait, root in steps[:SHOWN]:
             behind = "" if root.id == wait.id else f", which waits behind message {root.id}"
+            if (full := _full_limit(wait, root, stuck)) is not None:
+                behind += f", which waits for a limit: {full_text(full)}, all waiting for results"
             parts.append(
                 f"the handler of message {wait.own[1]} in queue {wait.own[0]!r} waits for the "
                 f"result of message {wait.id} in queue {wait.queue!r}{behind}"
@@ -219,7 +241,7 @@ class ResultWait:
         if len(steps) > SHOWN:
             parts.append(f"and so on, {len(steps) - SHOWN} more")
         wait, root = steps[-1]
-        if root.state != "leased":
+        if _needs_handler(wait, root, stuck):
             places = sum(taker.places for taker in _serving(wait.engine, wait.queue)[0])
             parts.append(
                 f"message {root.id} needs a free handler, and all {places} here that could run it "
@@ -238,8 +260,10 @@ def _chain(
     while True:
         root = next(one for one in roots[wait] if _is_stuck(wait, one, stuck))
         yield wait, root
-        after = [one for one in stuck if one.own == (wait.queue, root.id)]
-        if root.state != "leased" or not after or seen & set(after):
+        full = _full_limit(wait, root, stuck)
+        needed = {root.id} if full is None else {*full.holders}
+        after = [one for one in stuck if one.own[0] == wait.queue and one.own[1] in needed]
+        if _needs_handler(wait, root, stuck) or not after or seen & set(after):
             return
         wait = min(after, key=lambda one: one.number)
         seen.add(wait)
@@ -252,9 +276,27 @@ def _is_stuck(wait: ResultWait, root: ExplainNode, stuck: Iterable[ResultWait]) 
     if root.state != "ready":
         # It changes by itself, or by an operator.
         return False
+    if _full_limit(wait, root, stuck) is not None:
+        return True
     takers, queues = _serving(wait.engine, wait.queue)
     kept = {one.own for one in stuck if one.own[0] in queues}
     return bool(takers) and sum(taker.places for taker in takers) <= len(kept)
+
+
+def _full_limit(
+    wait: ResultWait, root: ExplainNode, stuck: Iterable[ResultWait]
+) -> FullLimit | None:
+    """Return a limit that keeps a message from being leased, and whose slots these handlers all
+    have."""
+    own = {one.own for one in stuck}
+    for full in root.limits:
+        if sum((wait.queue, id) in own for id in full.holders) >= full.most:
+            return full
+    return None
+
+
+def _needs_handler(wait: ResultWait, root: ExplainNode, stuck: Iterable[ResultWait]) -> bool:
+    return root.state != "leased" and _full_limit(wait, root, stuck) is None
 
 
 def _serving(engine: object, queue: str) -> tuple[list[Taker], set[str]]:

@@ -26,7 +26,7 @@ async def _run(job: Job) -> None:
         finally:
             heapq.heappush(free, worker)
 
-    async with KeyedTaskGroup(limit=job.workers) as group:
+    async with KeyedTaskGroup(max_tasks=job.workers) as group:
         for index, message in enumerate(job.messages):
             job.watch.put(index)
             group.create_task(handle(index), keys=message.keys, shared=message.shared)

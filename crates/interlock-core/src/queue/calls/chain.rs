@@ -1,4 +1,4 @@
-//! Finds whether a message waits for another, through whatever stands between (clause 25).
+//! Finds whether a message waits for others that never end, through whatever stands between (clause 25).
 
 use std::collections::VecDeque;
 
@@ -7,12 +7,42 @@ use hashbrown::{HashMap, HashSet};
 use crate::queue::parts::slab::NONE;
 use crate::queue::scheduler::Scheduler;
 use crate::queue::types::message::{BARRIER, BEHIND_BARRIER};
-use crate::queue::types::State;
+use crate::queue::types::{Kind, LimitFull, State};
 
 type Hasher = std::hash::RandomState;
 
 /// Places in lanes looked at to find out whether one message waits for another.
 const LOOKED_AT: u32 = 1_000_000;
+
+/// Holders of a limit that a chain names.
+const SHOWN: usize = 5;
+
+/// The messages by which one waits for others that never end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chain {
+    /// From the message that waits to the one that never ends, or to the one that a limit refuses.
+    pub ids: Vec<u64>,
+    /// The limit that refuses the last one. Its holders are those that never end.
+    pub limit: Option<LimitFull>,
+}
+
+impl Chain {
+    /// The messages in words, to be joined by "behind".
+    pub fn words(&self) -> Vec<String> {
+        let mut words: Vec<String> = self.ids.iter().map(u64::to_string).collect();
+        if let Some(full) = &self.limit {
+            let holders = || full.holders.iter().chain(&full.keeper);
+            let mut shown: Vec<String> = holders().take(SHOWN).map(u64::to_string).collect();
+            if let Some(more @ 1..) = holders().count().checked_sub(SHOWN) {
+                shown.push(format!("{more} more"));
+            }
+            let holders = shown.join(" and ");
+            let name = String::from_utf8_lossy(&full.name);
+            words.push(format!("{holders} on limit {}", name.escape_debug()));
+        }
+        words
+    }
+}
 
 /// A search from one message, breadth first, back to one of the targets.
 struct Search {
@@ -24,9 +54,11 @@ struct Search {
     targets: HashSet<u32, Hasher>,
     /// The targets by their lanes: (target, whether it is a reader).
     on_lanes: HashMap<u32, Vec<(u32, bool)>, Hasher>,
-    /// The target with the least sequence, and that sequence: messages before it wait for no target.
+    /// The target with the least sequence, and that sequence.
     first: u32,
     least: u64,
+    /// Limits whose slots the targets have: see `Gate::closed_by`.
+    closed: Vec<u32>,
     found: Option<u32>,
     left: u32,
 }
@@ -43,11 +75,22 @@ impl Search {
             self.open.push_back(at);
         }
     }
+
+    /// Messages before this sequence wait for no target. A message that a limit refuses may be before all
+    /// that have its slots.
+    fn floor(&self) -> u64 {
+        if self.closed.is_empty() {
+            self.least
+        } else {
+            0
+        }
+    }
 }
 
 impl<P> Scheduler<P> {
-    /// Returns the ids of a chain by which a message waits, through whatever stands between, for
-    /// one of `targets`, from the message to the target (clause 25).
+    /// Returns a chain by which a message waits, through whatever stands between, for `stuck`: messages that
+    /// do not end before it does. It waits for one of them, or for a limit whose slots they all have (clause
+    /// 25).
     ///
     /// ```
     /// # use interlock_core::key::KeyRef;
@@ -58,45 +101,24 @@ impl<P> Scheduler<P> {
     ///     queue.put(&Put { keys: &keys, ..Put::default() }, ()).unwrap().id
     /// };
     /// let ids = [put(b"a"), put(b"b"), put(b"b")];
-    /// let chain = queue.call(|scheduler, _| scheduler.waits_for(ids[2], &ids[..1]));
-    /// assert_eq!(chain, Some(vec![ids[2], ids[0]]));
+    /// let chain = queue.call(|scheduler, _| scheduler.waits_for(ids[2], &ids[..1])).unwrap();
+    /// assert_eq!(chain.ids, [ids[2], ids[0]]);
     /// ```
-    pub fn waits_for(&self, id: u64, targets: &[u64]) -> Option<Vec<u64>> {
-        if targets.contains(&id) {
-            return Some(vec![id]);
+    pub fn waits_for(&self, id: u64, stuck: &[u64]) -> Option<Chain> {
+        if stuck.contains(&id) {
+            return Some(Chain { ids: vec![id], limit: None });
         }
         let from = self.records.find(id)?;
-        let stands = |at: &u32| self.records[*at].state != Some(State::Delayed);
-        let mut targets: Vec<u32> =
-            targets.iter().filter_map(|&id| self.records.find(id)).filter(stands).collect();
-        // Which of several chains is found must not hang on the random order of a set (clause 20).
-        targets.sort_unstable_by_key(|&at| self.records.sequence(at));
-        let first = *targets.first()?;
-        let mut search = Search {
-            parents: HashMap::default(),
-            open: VecDeque::new(),
-            passed: HashSet::default(),
-            on_lanes: HashMap::default(),
-            first,
-            least: self.records.sequence(first),
-            found: None,
-            left: LOOKED_AT,
-            targets: targets.iter().copied().collect(),
-        };
-        for target in targets {
-            for (_, edge) in self.lanes.edges_of(self.records[target].first_edge) {
-                search.on_lanes.entry(edge.lane()).or_default().push((target, edge.shared()));
-            }
-        }
+        let mut search = self.search(stuck)?;
         search.add(from, NONE);
         while let Some(at) = search.open.pop_front() {
             self.look_before(at, &mut search);
             if let Some(end) = search.found {
                 let parent = |at: &u32| Some(search.parents[at]).filter(|&parent| parent != NONE);
                 let chain = std::iter::successors(Some(end), parent);
-                let mut chain: Vec<u64> = chain.map(|at| self.records[at].id).collect();
-                chain.reverse();
-                return Some(chain);
+                let mut ids: Vec<u64> = chain.map(|at| self.records[at].id).collect();
+                ids.reverse();
+                return Some(Chain { ids, limit: self.closed_limit(end, &search) });
             }
             if search.left == 0 {
                 return None;
@@ -105,15 +127,86 @@ impl<P> Scheduler<P> {
         None
     }
 
+    /// Returns whether all that is unsettled waits for `stuck`, which are leased: nothing else is handled or
+    /// can be, neither time nor the usual actions of an operator aside (clause 25).
+    pub fn all_wait_for(&self, stuck: &[u64]) -> bool {
+        let Some(search) = self.search(stuck).filter(|_| self.moves_with_leases_only()) else {
+            return false;
+        };
+        let leased = search.targets.iter().filter(|&&at| self.is_leased(at)).count();
+        let ready = self.ready.len(Kind::Any) + self.gate.waiting() as usize;
+        leased == self.leases.len() && ready == self.refused_by(&search.closed).count()
+    }
+
+    /// Prepares a search for these messages. `None`: none of them has a place.
+    fn search(&self, stuck: &[u64]) -> Option<Search> {
+        let stands = |at: &u32| self.records[*at].state != Some(State::Delayed);
+        let mut targets: Vec<u32> =
+            stuck.iter().filter_map(|&id| self.records.find(id)).filter(stands).collect();
+        // Which of several chains is found must not hang on the random order of a set (clause 20).
+        targets.sort_unstable_by_key(|&at| self.records.sequence(at));
+        targets.dedup();
+        let first = *targets.first()?;
+        let mut on_lanes: HashMap<u32, Vec<(u32, bool)>, Hasher> = HashMap::default();
+        for &target in &targets {
+            for (_, edge) in self.lanes.edges_of(self.records[target].first_edge) {
+                on_lanes.entry(edge.lane()).or_default().push((target, edge.shared()));
+            }
+        }
+        let leased = targets.iter().copied().filter(|&at| self.is_leased(at));
+        Some(Search {
+            parents: HashMap::default(),
+            open: VecDeque::new(),
+            passed: HashSet::default(),
+            on_lanes,
+            first,
+            least: self.records.sequence(first),
+            closed: self.gate.closed_by(leased),
+            found: None,
+            left: LOOKED_AT,
+            targets: targets.into_iter().collect(),
+        })
+    }
+
+    fn is_leased(&self, at: u32) -> bool {
+        self.records[at].state == Some(State::Leased)
+    }
+
+    /// The ready messages that one of these limits refuses.
+    fn refused_by<'a>(&'a self, closed: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
+        let refused = self.gate.refused_by(closed);
+        refused.filter(move |&at| self.records[at].state == Some(State::Ready))
+    }
+
+    /// The limit that refuses the last message of a chain, if it is not a target.
+    fn closed_limit(&self, end: u32, search: &Search) -> Option<LimitFull> {
+        if search.targets.contains(&end) {
+            return None;
+        }
+        let full = self.full_names(end, |holders| {
+            let stuck = holders.filter(|at| search.targets.contains(at));
+            stuck.map(|at| self.records[at].id).collect()
+        });
+        full.into_iter().find(|full| {
+            full.holders.len() + usize::from(full.keeper.is_some()) >= full.most as usize
+        })
+    }
+
     /// Adds what a message waits for directly: of each lane what conflicts with it and stands
     /// nearest, for that waits for the rest.
     fn look_before(&self, at: u32, search: &mut Search) {
         let (message, sequence) = (&self.records[at], self.records.sequence(at));
-        if message.state != Some(State::Waiting) || sequence < search.least {
+        // Whatever else it waits for, in the end it needs a slot.
+        let may_start = !matches!(message.state, Some(State::Leased | State::Held));
+        if may_start && self.gate.refuses(at, &search.closed) {
+            search.found = Some(at);
+            return;
+        }
+        if message.state != Some(State::Waiting) || sequence < search.floor() {
             return;
         }
         if message.flags & BARRIER != 0 {
-            // A barrier waits for everything before it.
+            // A barrier waits for everything before it. All that is leased is before it.
             if search.least < sequence {
                 search.add(search.first, at);
             }
@@ -137,7 +230,7 @@ impl<P> Scheduler<P> {
         {
             for (place, before) in self.lanes.standing_before(number) {
                 search.left = search.left.saturating_sub(1);
-                if search.left == 0 || self.records.sequence(before.message) < search.least {
+                if search.left == 0 || self.records.sequence(before.message) < search.floor() {
                     break;
                 }
                 if !before.shared() {
@@ -156,116 +249,4 @@ impl<P> Scheduler<P> {
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::key::KeyRef;
-    use crate::queue::calls::chain::*;
-    use crate::queue::parts::watch::Watch;
-    use crate::queue::scheduler::Put;
-    use crate::queue::types::Options;
-
-    struct Bench(Scheduler<()>);
-
-    impl Bench {
-        fn new() -> Self {
-            Bench(Scheduler::new(Options::default(), Watch::off()))
-        }
-
-        fn put(&mut self, keys: &[&str], shared: &[&str]) -> u64 {
-            let refs = |names: &[&'static str]| -> Vec<KeyRef<'static>> {
-                names.iter().map(|name| KeyRef::new(name.as_bytes())).collect()
-            };
-            let leak = |names: &[&str]| -> Vec<&'static str> {
-                names.iter().map(|name| &*name.to_string().leak()).collect()
-            };
-            let (keys, shared) = (refs(&leak(keys)), refs(&leak(shared)));
-            let put = Put { keys: &keys, shared: &shared, ..Put::default() };
-            self.0.put(1, &put, &mut Some(())).unwrap().id
-        }
-
-        fn barrier(&mut self) -> u64 {
-            let put = Put { barrier: true, ..Put::default() };
-            self.0.put(1, &put, &mut Some(())).unwrap().id
-        }
-    }
-
-    #[test]
-    fn a_chain_of_a_hundred_thousand_messages_is_found() {
-        let mut bench = Bench::new();
-        let name = |n: usize| format!("key {n}");
-        let first = bench.put(&[&name(0)], &[]);
-        let length = 100_000;
-        let last = (0..length).map(|n| bench.put(&[&name(n), &name(n + 1)], &[])).last().unwrap();
-        let chain = bench.0.waits_for(last, &[first]).expect("it waits");
-        assert_eq!((chain.len(), chain[0], chain[length]), (length + 1, last, first));
-        assert_eq!(bench.0.waits_for(first, &[last]), None);
-    }
-
-    #[test]
-    fn a_message_between_is_found_wherever_it_is_in_its_lane() {
-        let mut bench = Bench::new();
-        let front = bench.put(&["a"], &[]);
-        let target = bench.put(&["b"], &[]);
-        let between = bench.put(&["a", "b"], &[]);
-        let reader = bench.put(&[], &["a"]);
-        let other = bench.put(&[], &["a"]);
-        let writer = bench.put(&["a"], &[]);
-        for (id, chain) in
-            [(between, vec![between, target]), (reader, vec![reader, between, target])]
-        {
-            assert_eq!(bench.0.waits_for(id, &[target]), Some(chain));
-        }
-        assert_eq!(bench.0.waits_for(writer, &[target]).unwrap().len(), 3);
-        assert_eq!(bench.0.waits_for(other, &[reader]), None, "readers run side by side");
-        assert_eq!(bench.0.waits_for(writer, &[front]), Some(vec![writer, front]));
-        let alone = bench.put(&["c"], &[]);
-        assert_eq!(bench.0.waits_for(alone, &[front, target, writer]), None);
-    }
-
-    #[test]
-    fn a_barrier_waits_for_all_earlier_and_blocks_all_later_messages() {
-        let mut bench = Bench::new();
-        let first = bench.barrier();
-        let target = bench.put(&["a"], &[]);
-        let second = bench.barrier();
-        let behind = bench.put(&["b"], &[]);
-        assert_eq!(bench.0.waits_for(behind, &[target]), Some(vec![behind, second, target]));
-        assert_eq!(bench.0.waits_for(behind, &[first]).unwrap().len(), 3);
-        assert_eq!(bench.0.waits_for(target, &[first]), Some(vec![target, first]));
-        // If there are several targets, the first is found, in every process.
-        assert_eq!(bench.0.waits_for(second, &[target, first]), Some(vec![second, first]));
-        assert_eq!(bench.0.waits_for(second, &[behind]), None);
-    }
-
-    /// Counted in places looked at, never in time.
-    #[test]
-    fn each_message_is_visited_at_most_three_times() {
-        let mut bench = Bench::new();
-        let target = bench.put(&["apart"], &[]);
-        bench.put(&["a"], &[]);
-        for n in 0..2_000 {
-            match n % 100 {
-                99 => bench.put(&["a", "b"], &[]),
-                _ => bench.put(&[], &["a", "b"]),
-            };
-        }
-        let last = bench.put(&["a", "b"], &[]);
-        let mut search = Search {
-            parents: HashMap::default(),
-            open: VecDeque::new(),
-            passed: HashSet::default(),
-            targets: [bench.0.records.find(target).unwrap()].into_iter().collect(),
-            on_lanes: HashMap::default(),
-            first: bench.0.records.find(target).unwrap(),
-            least: 0,
-            found: None,
-            left: LOOKED_AT,
-        };
-        search.add(bench.0.records.find(last).unwrap(), NONE);
-        while let Some(at) = search.open.pop_front() {
-            bench.0.look_before(at, &mut search);
-        }
-        assert_eq!(search.parents.len(), 2_002);
-        let looked_at = LOOKED_AT - search.left;
-        assert!(looked_at <= 3 * 2 * 2_001, "{looked_at} places");
-    }
-}
+mod tests;

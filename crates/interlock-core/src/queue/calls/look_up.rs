@@ -3,7 +3,7 @@
 use crate::key::Key;
 use crate::queue::parts::watch::Watch;
 use crate::queue::scheduler::Scheduler;
-use crate::queue::types::{Kind, Options, State, Time};
+use crate::queue::types::{Options, State, Time};
 
 impl<P> Scheduler<P> {
     /// The keys of an unsettled message or a dead letter, in the order the put named them, with whether
@@ -61,15 +61,12 @@ impl<P> Scheduler<P> {
         self.leases.len()
     }
 
-    /// Returns whether some messages are leased, at most `most`, and all others wait for those:
-    /// neither time nor the usual actions of an operator would change anything.
-    pub(in crate::queue) fn moves_with_leases_only(&self, most: usize) -> bool {
-        let leased = self.leases.len();
+    /// Returns whether, of what is not ready, only leased messages can end: neither time nor the usual
+    /// actions of an operator would change anything.
+    pub(in crate::queue) fn moves_with_leases_only(&self) -> bool {
         let due = self.leases.timed() + self.backoffs.len() + self.delays.len();
-        let ready = self.ready.len(Kind::Any);
         let paused = self.pauses.of_queue() || self.lanes.paused() > 0;
-        let stands = due == 0 && ready == 0 && self.counts.held() == 0 && !paused;
-        (1..=most).contains(&leased) && stands && !self.has_leftovers()
+        due == 0 && self.counts.held() == 0 && !paused && !self.has_leftovers()
     }
 
     /// Returns whether the exact time matters to the next call.

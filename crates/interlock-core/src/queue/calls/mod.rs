@@ -13,13 +13,13 @@
 //! | `carry` | taking over the state of a replaced queue |
 //! | `footprint` | memory: counted, and reduced when empty |
 //! | `look_up` | questions that change nothing |
-//! | `chain` | whether one message waits for another |
+//! | `chain` | whether a message waits for others that never end |
 //! | `explain` | why a message waits |
 //! | `roots` | what holds messages up, and how many |
 
 pub mod batch;
 pub mod carry;
-mod chain;
+pub mod chain;
 mod due;
 pub(super) mod engine;
 mod explain;

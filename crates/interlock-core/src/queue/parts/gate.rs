@@ -545,3 +545,5 @@ impl Gate {
 /// Bytes of a message's names and of its place in a line; of a name.
 const OF_A_MESSAGE: usize = 112;
 const OF_A_NAME: usize = 192;
+
+mod closed;

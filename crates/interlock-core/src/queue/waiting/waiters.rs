@@ -354,7 +354,9 @@ impl Waiters {
             return false;
         }
         let most = own.len() + self.holding.values().map(Vec::len).sum::<usize>();
-        scheduler.moves_with_leases_only(most) && {
+        let nothing_ready = scheduler.ready(Kind::Any) == 0;
+        let some = (1..=most).contains(&scheduler.leases_out());
+        some && nothing_ready && scheduler.moves_with_leases_only() && {
             let stands = |&&(id, token): &&(u64, u64)| scheduler.token_of(id) == Some(token);
             let others = self.holding.values().flatten();
             let held: BTreeSet<_> = own.iter().chain(others).filter(stands).collect();

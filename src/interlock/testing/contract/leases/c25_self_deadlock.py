@@ -81,6 +81,51 @@ async def a_put_that_another_handler_makes_room_for_waits(t: Trial) -> None:
 
 
 @clause(25)
+async def a_put_into_a_queue_full_of_messages_that_wait_for_the_handlers_slot(t: Trial) -> None:
+    q = t.queue(maxsize=3, limits={"bank": 1}, retry=Retry(attempts=1))
+    first = await q.put("first", limit="bank")
+    seen: list[BaseException] = []
+
+    async def handler(payload: Any) -> None:
+        if payload != "first":
+            return
+        await q.put("second", keys="a", limit="bank")
+        await q.put("behind", keys="a")
+        with raises(WouldDeadlock, str(first)) as caught:
+            await q.put("more")
+        seen.extend(caught)
+
+    await t.handle_all(q, handler, threads=2)
+    assert len(seen) == 1
+
+
+@clause(25)
+async def a_get_after_shutdown_waits_while_others_may_take_a_message(t: Trial) -> None:
+    q = t.queue(limits={"bank": 2})
+    await q.put("other", limit="bank")
+    await q.put("first", keys="a", limit="bank")
+    await q.put("unkeyed", limit="bank")
+    other, lease = await q.ready()
+    await q.shutdown()
+    await other.ack()
+    settled: list[Any] = []
+
+    async def inside() -> None:
+        async with lease:
+            with raises(WouldDeadlock):
+                # Not what has a free slot now: that has no key.
+                await q.get(kind="keyed")
+            assert settled, "a message could still be handled"
+
+    running = await t.start(inside())
+    unkeyed = await q.one()
+    settled.append(unkeyed.payload)
+    await unkeyed.ack()
+    await running.result()
+    assert settled == ["unkeyed"]
+
+
+@clause(25)
 async def a_get_after_shutdown_whose_caller_handles_all_that_is_left(t: Trial) -> None:
     q = t.queue(retry=Retry(attempts=1))
     first = await q.put("first", keys="a")
@@ -221,6 +266,24 @@ async def the_only_handler_waits_for_a_result_that_it_would_make_itself(t: Trial
             seen.extend(caught)
 
     await t.handle_all(q, handler)
+    assert len(seen) == 1
+
+
+@clause(25)
+async def a_handler_that_waits_for_a_result_that_needs_its_own_slot(t: Trial) -> None:
+    q = t.queue(limits={"bank": 1}, retry=Retry(attempts=1))
+    first = await q.put("first", limit="bank")
+    seen: list[BaseException] = []
+
+    async def handler(payload: Any) -> None:
+        if payload == "first":
+            second = await q.put("second", limit="bank", result_ttl=1_000_000)
+            words = (str(first), str(second), "waits for a limit: 1 of 1 on bank")
+            with raises(WouldDeadlock, *words) as caught:
+                await q.result(second)
+            seen.extend(caught)
+
+    await t.handle_all(q, handler, threads=3)
     assert len(seen) == 1
 
 
