@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from interlock.table.kinds import F32, F64, I64, U8, U32, U64
+from interlock.table.kinds import F32, F64, I8, I16, I32, I64, U8, U16, U32, U64
 from interlock.table.row import Row, Size
 from interlock.table.schema import Schema
 from interlock.table.table import SharedTable
@@ -190,6 +190,47 @@ def test_packed_bytes_of_a_row_are_read_and_others_are_refused(
         with pytest.raises(TypeError, match="allowed: bytes"):
             table.set_bytes("b", other)  # type: ignore[arg-type]
     assert table["b"] == ONE
+
+
+class Integers(Row):
+    a: U8 = 0
+    b: I8 = 0
+    c: U16 = 0
+    d: I16 = 0
+    e: U32 = 0
+    f: I32 = 0
+    g: U64 = 0
+    h: I64 = 0
+
+
+@pytest.mark.parametrize(
+    ("column", "least", "most"),
+    [
+        ("a", 0, 2**8 - 1),
+        ("b", -(2**7), 2**7 - 1),
+        ("c", 0, 2**16 - 1),
+        ("d", -(2**15), 2**15 - 1),
+        ("e", 0, 2**32 - 1),
+        ("f", -(2**31), 2**31 - 1),
+        ("g", 0, 2**64 - 1),
+        ("h", -(2**63), 2**63 - 1),
+    ],
+)
+def test_a_column_of_integers_is_raised_to_the_ends_of_its_range_and_no_further(
+    name: str, column: str, least: int, most: int
+) -> None:
+    table = SharedTable.open(name, Integers, capacity=10)
+    around = {other: 7 for other in "abcdefgh" if other != column}
+    for end, step in ((most, 1), (least, -1)):
+        table["a"] = Integers(**around, **{column: end - step})
+        assert table.incr("a", column, step) == end == table.get_column("a", column)
+        for by in (step, 2 * step, 2**64 * step):
+            with pytest.raises(OverflowError):
+                table.incr("a", column, by)
+        assert table["a"] == Integers(**around, **{column: end})
+    table.set_column("a", column, 1)
+    assert table.incr("a", column) == 2
+    assert table["a"] == Integers(**around, **{column: 2})
 
 
 class Checked(Row):

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use pyo3::Borrowed;
 
-use super::{columns, failure, Table, Words};
+use super::{columns, failure, with_words, Table};
 use crate::runtime::convert;
 use crate::runtime::convert::{iterated, KeyBytes};
 use crate::runtime::errors::wrong_type;
@@ -66,14 +66,16 @@ impl Table {
                 PyList::new(py, items.try_iter()?.collect::<PyResult<Vec<_>>>()?)?
             }
         };
-        let mut pairs = Vec::with_capacity(items.len());
-        for item in items.iter() {
+        let length = self.patient.schema().words();
+        let mut keys = Vec::with_capacity(items.len());
+        let mut words = vec![0; items.len() * length];
+        for (item, words) in items.iter().zip(words.chunks_exact_mut(length)) {
             let (key, row): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item.extract()?;
-            let key = convert::key(&key, || "set_many(): key".to_owned())?;
-            pairs.push((key, self.words(py, &row)?));
+            keys.push(convert::key(&key, || "set_many(): key".to_owned())?);
+            self.fill(py, &row, words)?;
         }
         let rows: Vec<_> =
-            pairs.iter().map(|(key, row)| (key.as_bytes(), row.as_slice())).collect();
+            keys.iter().map(KeyBytes::as_bytes).zip(words.chunks_exact(length)).collect();
         let mut written = Vec::with_capacity(rows.len());
         match self.hasty.set_many_on(&rows, Ttl::Usual, &mut written) {
             Err(Error::RowBusy { .. }) => {
@@ -149,14 +151,19 @@ impl Table {
         column: Option<&Column>,
     ) -> Result<(Vec<bool>, Vec<u64>), Error> {
         let range = column.map_or(0..self.patient.schema().words(), Column::words);
-        let mut row = Words::from_elem(0, range.len());
-        let nothing = Words::from_elem(0, range.len());
+        let length = range.len();
         let mut there = Vec::with_capacity(keys.len());
-        let mut words = Vec::with_capacity(keys.len() * range.len());
-        self.hasty.read_many(keys, range, &mut row, |found| {
-            there.push(found.is_some());
-            // A missing row leaves an empty slot, so that the rows keep their indexes.
-            words.extend_from_slice(found.unwrap_or(&nothing));
+        let mut words = Vec::with_capacity(keys.len() * length);
+        with_words(length, |row| {
+            self.hasty.read_many(keys, range, row, |found| {
+                there.push(found.is_some());
+                match found {
+                    Some([word]) => words.push(*word),
+                    Some(found) => words.extend_from_slice(found),
+                    // A missing row leaves an empty slot, so that the rows keep their indexes.
+                    None => words.resize(words.len() + length, 0),
+                }
+            })
         })?;
         Ok((there, words))
     }
@@ -176,11 +183,11 @@ fn quick_keys<'a>(given: &'a Bound<'_, PyAny>) -> Option<Vec<&'a [u8]>> {
             } else {
                 return None;
             };
-        let key = |at| {
-            let key = Borrowed::from_ptr(given.py(), item(object, at));
-            convert::quick_bytes(key)
-        };
-        (0..length).map(key).collect()
+        let mut keys = Vec::with_capacity(length as usize);
+        for at in 0..length {
+            keys.push(convert::quick_bytes(Borrowed::from_ptr(given.py(), item(object, at)))?);
+        }
+        Some(keys)
     }
 }
 

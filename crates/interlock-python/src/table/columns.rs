@@ -10,7 +10,7 @@ use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyString, PyTupl
 use pyo3::{Borrowed, IntoPyObjectExt};
 
 use super::rows::one_default;
-use super::{failure, with_key, Table, Words};
+use super::{failure, with_key, with_words, Table};
 use crate::runtime::errors::wrong_type;
 
 #[pymethods]
@@ -30,15 +30,16 @@ impl Table {
     ) -> PyResult<Bound<'py, PyAny>> {
         let default = one_default(default, "get_column")?;
         let column = self.column(column)?;
-        let mut words = Words::from_elem(0, column.words().len());
-        let there = with_key(key, |bytes| {
-            let there = self.hasty.get_words(bytes, column.words(), &mut words);
-            there.map_err(|error| failure::raised(py, error))
-        })?;
-        match there {
-            true => value_of(py, column, &words),
-            false => default.ok_or_else(|| failure::no_row(key)),
-        }
+        with_words(column.words().len(), |words| {
+            let there = with_key(key, |bytes| {
+                let there = self.hasty.get_words(bytes, column.words(), words);
+                there.map_err(|error| failure::raised(py, error))
+            })?;
+            match there {
+                true => value_of(py, column, words),
+                false => default.ok_or_else(|| failure::no_row(key)),
+            }
+        })
     }
 
     /// Set one column of a row.
@@ -176,11 +177,16 @@ fn how(given: &Bound<'_, PyAny>) -> PyResult<Overflow> {
 /// The value of a number's column, of the word in which it lies.
 #[inline]
 pub fn number<'py>(py: Python<'py>, column: &Column, word: u64) -> PyResult<Bound<'py, PyAny>> {
-    object(py, column.decode(word))
+    match column.decode(word) {
+        Value::Unsigned(value) => value.into_bound_py_any(py),
+        Value::Signed(value) => value.into_bound_py_any(py),
+        Value::Float(value) => value.into_bound_py_any(py),
+        Value::Bool(value) => value.into_bound_py_any(py),
+        text => object(py, text),
+    }
 }
 
-/// A number as an object.
-#[inline]
+/// A value as an object.
 pub fn object<'py>(py: Python<'py>, value: Value<'_>) -> PyResult<Bound<'py, PyAny>> {
     match value {
         Value::Unsigned(value) => value.into_bound_py_any(py),
@@ -195,7 +201,10 @@ pub fn object<'py>(py: Python<'py>, value: Value<'_>) -> PyResult<Bound<'py, PyA
 /// The value of a column, of a row's words.
 #[inline]
 pub fn value<'py>(py: Python<'py>, column: &Column, words: &[u64]) -> PyResult<Bound<'py, PyAny>> {
-    value_of(py, column, &words[column.words()])
+    match column.kind.is_sized() {
+        true => value_of(py, column, &words[column.words()]),
+        false => number(py, column, words[column.at / 8]),
+    }
 }
 
 /// The value of a column, of the words in which it lies.

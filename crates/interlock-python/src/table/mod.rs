@@ -20,15 +20,11 @@ use interlock_table::{Column, Error, Location, Options, Schema, Table as Shared}
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
-use smallvec::SmallVec;
 
 use crate::runtime::convert;
 use crate::runtime::convert::KeyBytes;
 use crate::runtime::once::Once;
 use records::Rows;
-
-/// The words of a row on their way: on the stack as long as it is not large.
-type Words = SmallVec<[u64; 32]>;
 
 /// Time that a waiting call does not look for signals.
 const UNHEARD: Duration = Duration::from_millis(50);
@@ -247,6 +243,20 @@ pub fn location(place: PathBuf, is_path: bool) -> Location {
 /// Seconds that were checked; what is beyond the end of time is the end.
 pub fn duration(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}
+
+/// Calls with words for a row, all zero: on the stack as long as it is not large.
+#[inline(always)]
+fn with_words<R>(count: usize, call: impl FnOnce(&mut [u64]) -> R) -> R {
+    let (mut small, mut large) = ([0; 32], Vec::new());
+    let words = match small.get_mut(..count) {
+        Some(words) => words,
+        None => {
+            large.resize(count, 0);
+            &mut large[..]
+        }
+    };
+    call(words)
 }
 
 /// The bytes of a key: those of a str where they lie.

@@ -17,7 +17,7 @@ use pyo3::types::{PyString, PyTuple, PyType};
 use pyo3::Borrowed;
 use smallvec::SmallVec;
 
-use super::{columns, failure, Words};
+use super::{columns, failure};
 
 /// Facts of the class of rows, once the columns are known.
 pub struct Rows {
@@ -98,21 +98,21 @@ impl Rows {
         self.make.bind(py).call1(PyTuple::new(py, values)?)
     }
 
-    /// The words of a row of the very class, whose values are of the very types. `None`: look closer.
+    /// Fills the words of a row of the very class, whose values are of the very types. `None`: look closer.
     #[inline]
-    pub fn quick_words(
+    pub fn quick_fill(
         &self,
         py: Python<'_>,
         table: &Shared,
         row: Borrowed<'_, '_, PyAny>,
-    ) -> Option<Words> {
+        words: &mut [u64],
+    ) -> Option<()> {
         let class = self.class.as_ptr();
         // SAFETY: every object has a type, which lives as long as it.
         let same = unsafe { ffi::Py_TYPE(row.as_ptr()) }.cast() == class;
         if !same || self.slots.is_empty() {
             return None;
         }
-        let mut words = Words::from_elem(0, table.schema().words());
         for (slot, column) in self.slots.iter().zip(table.schema().columns()) {
             // SAFETY: the slot is one of the class of this very object.
             let value = unsafe { (slot.get)(slot.descriptor.as_ptr(), row.as_ptr(), class) };
@@ -123,18 +123,23 @@ impl Rows {
             }
             // SAFETY: a reference of our own.
             let value = unsafe { Bound::from_owned_ptr(py, value) };
-            column.write(&mut words, &columns::plain(column, value.as_borrowed())?).ok()?;
+            column.write(words, &columns::plain(column, value.as_borrowed())?).ok()?;
         }
-        Some(words)
+        Some(())
     }
 
-    /// The words of a row.
+    /// Fills the words of a row: all of each column, whatever is there before.
     #[inline]
-    pub fn words(&self, py: Python<'_>, table: &Shared, row: &Bound<'_, PyAny>) -> PyResult<Words> {
-        if let Some(words) = self.quick_words(py, table, row.as_borrowed()) {
-            return Ok(words);
+    pub fn fill(
+        &self,
+        py: Python<'_>,
+        table: &Shared,
+        row: &Bound<'_, PyAny>,
+        words: &mut [u64],
+    ) -> PyResult<()> {
+        if self.quick_fill(py, table, row.as_borrowed(), words).is_some() {
+            return Ok(());
         }
-        let mut words = Words::from_elem(0, table.schema().words());
         let columns = table.schema().columns();
         let class = self.class.bind(py);
         if !row.is_instance(class)? {
@@ -150,9 +155,9 @@ impl Rows {
             .cast_into::<PyTuple>()
             .map_err(|_| PyTypeError::new_err("the values of a row are not a tuple"))?;
         for (column, value) in columns.iter().zip(values.iter_borrowed()) {
-            write(py, column, &mut words, &value)?;
+            write(py, column, words, &value)?;
         }
-        Ok(words)
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
-use super::{columns, failure, with_key, Table, Words};
+use super::{columns, failure, with_key, with_words, Table};
 use crate::runtime::convert;
 
 #[pymethods]
@@ -116,12 +116,13 @@ impl Table {
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let schema = self.patient.schema();
-        let mut words = Words::from_elem(0, schema.words());
-        let there = with_key(key, |bytes| {
-            self.hasty.get_into(bytes, &mut words).map_err(|error| failure::raised(py, error))
-        })?;
-        let row = || schema.with_bytes(&words, |row| PyBytes::new(py, row)).into_any();
-        Ok(there.then(row).or(default))
+        with_words(schema.words(), |words| {
+            let there = with_key(key, |bytes| {
+                self.hasty.get_into(bytes, words).map_err(|error| failure::raised(py, error))
+            })?;
+            let row = || schema.with_bytes(words, |row| PyBytes::new(py, row)).into_any();
+            Ok(there.then(row).or(default))
+        })
     }
 
     /// Set a row from the bytes that `get_bytes` returns, of this table or one with the same columns.
@@ -139,10 +140,10 @@ impl Table {
         let Ok(row) = row.cast::<PyBytes>() else {
             return Err(crate::runtime::errors::wrong_type("set_bytes(): row", row, "bytes"));
         };
-        let mut words = Words::from_elem(0, schema.words());
-        schema.fill(&mut words, row.as_bytes()).map_err(|error| failure::raised(py, error))?;
-        let (ttl, on) = (Ttl::Usual, Where::Anywhere);
-        with_key(key, |bytes| self.call(py, |table| table.write(bytes, &words, ttl, on))).map(drop)
+        with_words(schema.words(), |words| {
+            schema.fill(words, row.as_bytes()).map_err(|error| failure::raised(py, error))?;
+            self.write(py, key, words, Ttl::Usual, Where::Anywhere).map(drop)
+        })
     }
 
     /// Set some columns of a row in one step, and return whether the row exists.
@@ -225,11 +226,12 @@ impl Table {
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let mut words = Words::from_elem(0, self.patient.schema().words());
-        let there = with_key(key, |bytes| {
-            self.hasty.get_into(bytes, &mut words).map_err(|error| failure::raised(py, error))
-        })?;
-        there.then(|| self.made(py, &words)).transpose()
+        with_words(self.patient.schema().words(), |words| {
+            let there = with_key(key, |bytes| {
+                self.hasty.get_into(bytes, words).map_err(|error| failure::raised(py, error))
+            })?;
+            there.then(|| self.made(py, words)).transpose()
+        })
     }
 
     /// Returns the row that has these words.
@@ -238,10 +240,15 @@ impl Table {
         self.rows(py).made(py, self.patient.schema().columns(), words)
     }
 
-    /// Returns the words of a row.
+    /// Fills the words of a row.
     #[inline]
-    pub(super) fn words(&self, py: Python<'_>, row: &Bound<'_, PyAny>) -> PyResult<Words> {
-        self.rows(py).words(py, &self.patient, row)
+    pub(super) fn fill(
+        &self,
+        py: Python<'_>,
+        row: &Bound<'_, PyAny>,
+        words: &mut [u64],
+    ) -> PyResult<()> {
+        self.rows(py).fill(py, &self.patient, row, words)
     }
 
     fn put(
@@ -252,8 +259,21 @@ impl Table {
         ttl: Ttl,
         on: Where,
     ) -> PyResult<Written> {
-        let words = self.words(py, row)?;
-        with_key(key, |bytes| self.call(py, |table| table.write(bytes, &words, ttl, on)))
+        with_words(self.patient.schema().words(), |words| {
+            self.fill(py, row, words)?;
+            self.write(py, key, words, ttl, on)
+        })
+    }
+
+    fn write(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        words: &[u64],
+        ttl: Ttl,
+        on: Where,
+    ) -> PyResult<Written> {
+        with_key(key, |bytes| self.call(py, |table| table.write(bytes, words, ttl, on)))
     }
 }
 

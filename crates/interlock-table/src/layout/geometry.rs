@@ -217,8 +217,18 @@ impl Geometry {
     /// The place of a scratch row: the own, or the one for what a dead owner left.
     #[inline]
     pub fn scratch(&self, id: u64, redo: bool) -> Option<usize> {
-        let at = self.participant(id)? + SCRATCH;
-        Some(if redo { at + self.value_words } else { at })
+        Some(self.scratch_of(self.participant(id)?, redo))
+    }
+
+    /// Like `scratch`, of the participant at this place.
+    #[inline]
+    pub fn scratch_of(&self, participant: usize, redo: bool) -> usize {
+        let at = participant + SCRATCH;
+        if redo {
+            at + self.value_words
+        } else {
+            at
+        }
     }
 
     /// The row of buckets in which this bucket is.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::layout::hash::word;
 use crate::layout::schema::{Column, Form, Kind, Schema};
 
 /// The value of a column.
@@ -75,12 +76,16 @@ impl Schema {
             let why = format!("a row of {} bytes; the table's have {}", bytes.len(), self.bytes());
             return Err(Error::Invalid(why));
         }
-        with_bytes_mut(words, |all| {
-            let (row, rest) = all.split_at_mut(bytes.len());
-            row.copy_from_slice(bytes);
-            rest.fill(0);
-        });
-        self.columns().iter().try_for_each(|column| column.check(words))
+        // The bytes are checked, and not the words: those that were just written cannot be read in other parts
+        // until all earlier writes are done.
+        self.columns().iter().try_for_each(|column| column.check(bytes))?;
+        let (eights, rest) = bytes.as_chunks::<8>();
+        let (whole, last) = words.split_at_mut(eights.len());
+        whole.iter_mut().zip(eights).for_each(|(word, eight)| *word = u64::from_le_bytes(*eight));
+        if let Some(last) = last.first_mut() {
+            *last = word(rest);
+        }
+        Ok(())
     }
 }
 
@@ -290,36 +295,33 @@ impl Column {
         })
     }
 
-    /// Returns why these words of a row are nothing that `write` writes.
-    fn check(&self, words: &[u64]) -> Result<(), Error> {
-        let words = &words[self.words()];
+    /// Returns why these bytes of a row are nothing that `write` writes. A number is any bytes.
+    #[inline]
+    fn check(&self, row: &[u8]) -> Result<(), Error> {
         let refused = |why: &str| Err(self.refuse(why.to_owned()));
-        if self.kind == Kind::Bool && words[0] >> (self.at % 8 * 8) & 0xFF > 1 {
-            return refused("it is neither true nor false");
+        let size = match self.kind {
+            Kind::Str(size) | Kind::Bytes(size) => usize::from(size),
+            Kind::Bool if row[self.at] > 1 => return refused("it is neither true nor false"),
+            _ => return Ok(()),
+        };
+        let (length, content) = row[self.at..self.at + 2 + size].split_at(2);
+        let length = usize::from(u16::from_le_bytes([length[0], length[1]]));
+        let Some((content, rest)) = content.split_at_checked(length) else {
+            return refused("it is longer than its size");
+        };
+        let (eights, rest) = rest.as_chunks::<8>();
+        if eights.iter().any(|eight| *eight != [0; 8]) || rest.iter().any(|byte| *byte != 0) {
+            return refused("there is something behind its end");
         }
-        if !self.kind.is_sized() {
-            return Ok(());
+        // Most texts are ASCII, and to know that takes a fifth of what it takes to check UTF-8.
+        let is_text = || content.is_ascii() || std::str::from_utf8(content).is_ok();
+        match matches!(self.kind, Kind::Bytes(_)) || is_text() {
+            true => Ok(()),
+            false => refused("it is not UTF-8"),
         }
-        let at = self.at % 8;
-        with_all_bytes(words, |all| {
-            let (length, content) = all[at..at + self.kind.bytes()].split_at(2);
-            let length = usize::from(u16::from_le_bytes([length[0], length[1]]));
-            let Some((content, rest)) = content.split_at_checked(length) else {
-                return refused("it is longer than its size");
-            };
-            let (eights, rest) = rest.as_chunks::<8>();
-            if eights.iter().any(|eight| *eight != [0; 8]) || rest.iter().any(|byte| *byte != 0) {
-                return refused("there is something behind its end");
-            }
-            // Most texts are ASCII, and to know that takes a fifth of what it takes to check UTF-8.
-            let is_text = || content.is_ascii() || std::str::from_utf8(content).is_ok();
-            match matches!(self.kind, Kind::Bytes(_)) || is_text() {
-                true => Ok(()),
-                false => refused("it is not UTF-8"),
-            }
-        })
     }
 
+    #[cold]
     pub fn refuse(&self, why: String) -> Error {
         Error::Value { column: self.name.clone(), why }
     }
@@ -392,5 +394,38 @@ mod tests {
         }
         assert!(matches!(row.set("z", &Value::Bool(true)), Err(Error::Invalid(_))));
         assert_eq!(row, before);
+    }
+
+    #[test]
+    fn a_row_is_filled_from_its_bytes_and_bytes_that_no_row_has_are_refused() {
+        for size in 1..=33 {
+            let text = format!("a: U16, k: bool, l: str[{size}], m: bytes[{size}]");
+            let schema = Arc::new(Schema::parse(&text).unwrap());
+            let row = Row::new(&schema)
+                .with("a", &Value::Unsigned(0x1234))
+                .and_then(|row| row.with("k", &Value::Bool(true)))
+                .and_then(|row| row.with("l", &Value::Str("x".repeat(size / 2 + 1).into())))
+                .and_then(|row| row.with("m", &Value::Bytes(vec![0xFF; size / 3].into())))
+                .unwrap();
+            let bytes = schema.with_bytes(row.words(), <[u8]>::to_vec);
+            let mut words = vec![u64::MAX; schema.words()];
+            schema.fill(&mut words, &bytes).unwrap();
+            assert_eq!(words, row.words());
+            let (l, m) = (3, 3 + 2 + size);
+            let mut wrong = vec![(2, 2), (l, size as u8 + 1), (l + 2, 0xFF), (m, size as u8 + 1)];
+            let free = [(l + 2, size / 2 + 1), (m + 2, size / 3)].into_iter();
+            wrong.extend(free.flat_map(|(at, used)| (used..size).map(move |n| (at + n, 1))));
+            for (at, byte) in wrong {
+                let mut given = bytes.clone();
+                given[at] = byte;
+                let filled = schema.fill(&mut words, &given);
+                assert!(matches!(filled, Err(Error::Value { .. })), "{size} {at}");
+            }
+            for length in [bytes.len() - 1, bytes.len() + 1] {
+                let mut given = bytes.clone();
+                given.resize(length, 0);
+                assert!(matches!(schema.fill(&mut words, &given), Err(Error::Invalid(_))));
+            }
+        }
     }
 }

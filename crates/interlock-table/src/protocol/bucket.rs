@@ -45,7 +45,7 @@ impl Memory {
     /// Visits once the slots that may have this key, in the order of the rows, until one has it. One pass
     /// does not miss a row, because a row only moves to a later slot, and exists there before it is removed
     /// here.
-    #[inline]
+    #[inline(always)]
     pub fn look<R>(&self, key: &Key, mut each: impl FnMut(Place) -> Option<R>) -> Option<R> {
         let tag = key.tag();
         for level in 0..LEVELS {

@@ -21,13 +21,12 @@ impl Memory {
         let words = self.range(slot + KEY, length.div_ceil(8));
         // Most keys are no longer than two words: no loop over them.
         match words {
-            [only] => return only.load(Relaxed) == key.head[0],
+            [only] => only.load(Relaxed) == key.head[0],
             [first, second] => {
-                return (first.load(Relaxed) == key.head[0]) & (second.load(Relaxed) == key.head[1])
+                (first.load(Relaxed) == key.head[0]) & (second.load(Relaxed) == key.head[1])
             }
-            _ => {}
+            _ => has_words(words, key),
         }
-        words.iter().zip(key.words()).all(|(kept, word)| kept.load(Relaxed) == word)
     }
 
     /// Finds the key, and has `take` read its value; `take` may be called again if the row changed
@@ -96,8 +95,9 @@ impl Memory {
         Err(self.state(slot))
     }
 
-    /// Finds the slot that holds the key, and the state under which it does. It may be locked.
-    #[inline]
+    /// Finds the slot that holds the key, and the state under which it does. It may be locked. Always inline,
+    /// as `Key::new`.
+    #[inline(always)]
     pub fn find(&self, key: &Key) -> Option<(Place, State)> {
         self.look(key, |place| {
             // Locking a slot waits for its first cache line; the value is fetched meanwhile.
@@ -107,6 +107,12 @@ impl Memory {
             (state.is_live() && self.has_key(place.at, key)).then_some((place, state))
         })
     }
+}
+
+/// Returns whether these are the words of a long key.
+#[inline(never)]
+fn has_words(words: &[AtomicU64], key: &Key) -> bool {
+    words.iter().zip(key.words()).all(|(kept, word)| kept.load(Relaxed) == word)
 }
 
 /// Copies words, each whole. Relaxed: the state shows whether they belong together.

@@ -103,7 +103,7 @@ impl<'a> Writer<'a> {
     #[inline]
     pub fn scratch(&self, redo: bool) -> &'a [AtomicU64] {
         fence(Release);
-        let at = self.memory.geometry.scratch(self.id, redo).expect("a participant");
+        let at = self.memory.geometry.scratch_of(self.at, redo);
         self.memory.range(at, self.memory.geometry.value_words)
     }
 
@@ -115,7 +115,7 @@ impl<'a> Writer<'a> {
             return Ok(false);
         }
         self.at(Step::ImageLocked)?;
-        let at = self.memory.geometry.scratch(self.id, false).expect("a participant");
+        let at = self.memory.geometry.scratch_of(self.at, false);
         let image = self.memory.range(at, self.memory.geometry.value_words);
         self.copy(image, self.memory.value(place.at), Step::ImageHalfCopied)?;
         self.at(Step::ImageCopied)?;
@@ -127,9 +127,12 @@ impl<'a> Writer<'a> {
     #[inline]
     pub fn copy(&self, from: &[AtomicU64], to: &[AtomicU64], half: Step) -> Result<(), Error> {
         let middle = from.len().div_ceil(2);
-        slot::copy(&from[..middle], &to[..middle]);
-        self.at(half)?;
-        slot::copy(&from[middle..], &to[middle..]);
+        for (n, (from, to)) in from.iter().zip(to).enumerate() {
+            if n == middle {
+                self.at(half)?;
+            }
+            to.store(from.load(Relaxed), Relaxed);
+        }
         Ok(())
     }
 
@@ -176,7 +179,7 @@ impl<'a> Writer<'a> {
 
     /// Finds the slot that holds the key, and the state under which it does. It may be locked.
     /// Errors: `Moved`, if this memory was replaced: then a missing row proves nothing.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, key: &Key) -> Result<Option<(Place, State)>, Error> {
         let found = self.memory.find(key);
         if found.is_none() && self.memory.is_gone() {

@@ -105,3 +105,42 @@ impl Table {
         Ok(hashed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::layout::geometry::CANDIDATES;
+    use crate::layout::schema::Schema;
+    use crate::region::{remove, Location};
+    use crate::sync::Ordering::Relaxed;
+    use crate::table::batch::*;
+    use crate::table::Options;
+
+    #[test]
+    fn keys_with_equal_hashes_are_told_apart_in_every_slot_of_their_buckets() {
+        let location = Location::Name(format!("test-hashes-{}", std::process::id()));
+        let options = Options { capacity: 100, evict: false, ..Options::default() };
+        let schema = Schema::parse("number: U64").unwrap();
+        let table = Table::open(&location, &schema, &options).unwrap();
+        remove(&location).unwrap();
+        // Of one, two and three words, and beginning alike.
+        let names: Vec<_> =
+            (10..=10 + CANDIDATES).map(|n| format!("k{n}").repeat(n % 7 + 1)).collect();
+        let mut keys = names.iter().map(|name| Key::hashed(name.as_bytes(), 7 << 48 | 5));
+        let set = |key, number| {
+            let writer = table.writer().unwrap();
+            table.write_row(&writer, key, &[number], Ttl::Usual, Where::Anywhere)
+        };
+        for (key, number) in keys.clone().take(CANDIDATES).zip(0..) {
+            assert_eq!(set(key, number).unwrap(), Written::Inserted);
+        }
+        for (key, number) in keys.clone().take(CANDIDATES).zip(0..) {
+            let read = || table.read(&key, |value| value[1].load(Relaxed)).unwrap();
+            assert_eq!(read().map(|found| found.2), Some(number));
+            assert_eq!(set(key, number + 1000).unwrap(), Written::Replaced);
+            assert_eq!(read().map(|found| found.2), Some(number + 1000));
+        }
+        let last = keys.next_back().unwrap();
+        assert!(table.read(&last, |_| ()).unwrap().is_none());
+        assert!(matches!(set(last, 0), Err(Error::TableFull)));
+    }
+}

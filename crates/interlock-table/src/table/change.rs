@@ -67,10 +67,15 @@ impl Table {
 
     /// Sets one column. Returns whether there is a row.
     pub fn set_column(&self, key: &[u8], column: &Column, value: &Value) -> Result<bool, Error> {
-        if column.kind.is_sized() {
-            return self.patch(key, &[(column, value)]);
+        match column.kind.is_sized() {
+            true => self.patch(key, &[(column, value)]),
+            false => self.set_bits(key, column, column.encode(value)?),
         }
-        let bits = column.encode(value)?;
+    }
+
+    /// Sets one column of a number, from what `Column::encode` returns. Returns whether there is a row.
+    #[inline]
+    pub fn set_bits(&self, key: &[u8], column: &Column, bits: u64) -> Result<bool, Error> {
         let changed =
             self.change_word(key, 1 + column.at / 8, |word| Ok((column.insert(word, bits), ())))?;
         Ok(changed.is_some())
@@ -118,6 +123,15 @@ impl Table {
                 None => column.insert(word, column.sum(word, by, overflow)?),
             };
             Ok((word, word))
+        })
+    }
+
+    /// Like `incr_word`, for a column of integers. Errors: a sum beyond its range; the row is as before.
+    #[inline]
+    pub fn add(&self, key: &[u8], column: &Column, by: i64) -> Result<Option<u64>, Error> {
+        self.change_word(key, 1 + column.at / 8, |word| match column.add(word, by) {
+            Some(word) => Ok((word, word)),
+            None => Err(Error::Overflow { column: column.name.clone() }),
         })
     }
 

@@ -309,7 +309,8 @@ impl Table {
         self.clock.now()
     }
 
-    #[inline]
+    /// Always inline, as `Key::new`.
+    #[inline(always)]
     pub(crate) fn writer(&self) -> Result<Writer<'_>, Error> {
         let here = self.here()?;
         if !self.keeps {
@@ -326,8 +327,9 @@ impl Table {
     ) -> Result<R, Error> {
         loop {
             match call(&self.writer()?) {
+                Ok(done) => return Ok(done),
                 Err(Error::Moved) => {}
-                other => return other,
+                Err(error) => return Err(error),
             }
         }
     }
@@ -458,13 +460,14 @@ impl Table {
         on: Where,
     ) -> Result<Written, Error> {
         let (memory, now, mut wait) = (writer.memory, self.now(), Wait::default());
-        let (expiry, evict) = (self.expiry(ttl, now), self.kept_settings().evict);
-        let new = New { key, expiry, row, now, access: now, evict };
+        let expiry = self.expiry(ttl, now);
         loop {
             let Some((place, before)) = writer.find(&key)? else {
                 if on == Where::Present {
                     return Ok(Written::Not);
                 }
+                let evict = self.kept_settings().evict;
+                let new = New { key, expiry, row, now, access: now, evict };
                 if writer.insert(&new, &mut wait)? {
                     return Ok(Written::Inserted);
                 }
@@ -481,7 +484,7 @@ impl Table {
                 }
                 continue;
             }
-            writer.fill(new.expiry, row);
+            writer.fill(expiry, row);
             if writer.write_row(place, before)? {
                 memory.word(place.at + ACCESS).store(now, Relaxed);
                 return Ok(if absent { Written::Inserted } else { Written::Replaced });

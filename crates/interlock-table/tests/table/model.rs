@@ -112,7 +112,14 @@ fn step(rng: &mut Rng, table: &Table, model: &mut Model, clock: &std::sync::atom
         12 => {
             let by = rng.i128(..) >> *rng.choice(&[0, 60, 94, 124]).unwrap();
             let how = *rng.choice(&[Overflow::Refuse, Overflow::Wrap, Overflow::Saturate]).unwrap();
-            let answer = table.incr(&key, &column("count"), By::Integer(by), how);
+            let count = column("count");
+            let answer = match i64::try_from(by) {
+                Ok(by) if how == Overflow::Refuse && rng.bool() => {
+                    let word = table.add(&key, &count, by);
+                    word.map(|word| word.map(|word| count.decode(word)))
+                }
+                _ => table.incr(&key, &count, By::Integer(by), how),
+            };
             let Some((mut row, expiry)) = there else { return assert_eq!(answer.unwrap(), None) };
             let Some(Value::Unsigned(before)) = row.get("count") else { panic!() };
             let sum = i128::from(before).saturating_add(by);

@@ -1,6 +1,6 @@
 //! The fast paths of reading, setting and incrementing one column.
 
-use interlock_table::{By, Form, Overflow};
+use interlock_table::Form;
 use pyo3::ffi::{self, PyObject, Py_ssize_t};
 use pyo3::prelude::*;
 use pyo3::Borrowed;
@@ -9,7 +9,7 @@ use super::key::{new_reference, with_quick_key};
 use super::{enter, Call, GET_COLUMN, INCR, SET_COLUMN};
 use crate::fast::or_raised;
 use crate::table::columns::{self, plain, whole};
-use crate::table::Words;
+use crate::table::with_words;
 
 pub unsafe extern "C" fn get_column(
     slf: *mut PyObject,
@@ -34,16 +34,18 @@ pub unsafe extern "C" fn get_column(
                     None => (!call.get(2).is_null()).then(|| new_reference(call.get(2))),
                 };
             }
-            let mut words = Words::from_elem(0, column.words().len());
-            let there = with_quick_key(py, call.get(0), |key| {
-                table.hasty.get_words(key, column.words(), &mut words).ok()
-            })?;
-            match there {
-                true => {
-                    Some(or_raised(py, columns::value_of(py, column, &words).map(Bound::into_ptr)))
+            with_words(column.words().len(), |words| {
+                let there = with_quick_key(py, call.get(0), |key| {
+                    table.hasty.get_words(key, column.words(), words).ok()
+                })?;
+                match there {
+                    true => {
+                        let value = columns::value_of(py, column, words).map(Bound::into_ptr);
+                        Some(or_raised(py, value))
+                    }
+                    false => (!call.get(2).is_null()).then(|| new_reference(call.get(2))),
                 }
-                false => (!call.get(2).is_null()).then(|| new_reference(call.get(2))),
-            }
+            })
         }
     })
 }
@@ -62,9 +64,14 @@ pub unsafe extern "C" fn set_column(
         unsafe {
             let column = table.known_column(call.get(1))?;
             let value = plain(column, Borrowed::from_ptr(py, call.get(2)))?;
-            let there = with_quick_key(py, call.get(0), |key| {
-                table.hasty.set_column(key, column, &value).ok()
-            })?;
+            let there = if column.kind.is_sized() {
+                with_quick_key(py, call.get(0), |key| {
+                    table.hasty.set_column(key, column, &value).ok()
+                })?
+            } else {
+                let bits = column.encode(&value).ok()?;
+                with_quick_key(py, call.get(0), |key| table.hasty.set_bits(key, column, bits).ok())?
+            };
             there.then(|| new_reference(ffi::Py_None()))
         }
     })
@@ -83,17 +90,16 @@ pub unsafe extern "C" fn incr(
         // SAFETY: as in `get_column`.
         unsafe {
             let column = table.known_column(call.get(1))?;
-            if column.kind.form() == Form::Float || column.kind.is_sized() {
+            if !matches!(column.kind.form(), Form::Unsigned | Form::Signed) {
                 return None;
             }
             let by = match call.get(2) {
                 by if by.is_null() => 1,
                 by => whole(by)?,
             };
-            let sum = with_quick_key(py, call.get(0), |key| {
-                table.hasty.incr(key, column, By::Integer(by.into()), Overflow::Refuse).ok()?
-            })?;
-            Some(or_raised(py, columns::object(py, sum).map(Bound::into_ptr)))
+            let word =
+                with_quick_key(py, call.get(0), |key| table.hasty.add(key, column, by).ok()?)?;
+            Some(or_raised(py, columns::number(py, column, word).map(Bound::into_ptr)))
         }
     })
 }

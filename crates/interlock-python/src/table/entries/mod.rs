@@ -156,7 +156,7 @@ impl Call {
     }
 
     #[cold]
-    fn in_full(&self, method: usize) -> *mut PyObject {
+    fn in_full(self, method: usize) -> *mut PyObject {
         attached(|py| {
             let ordinary = ORDINARY.get(py).expect("made with the class");
             let method = ordinary.methods[method].bind(py);
@@ -176,7 +176,10 @@ fn enter(
     guarded(|| {
         // SAFETY: called by the interpreter, with the GIL held, on a table.
         let (py, table) = unsafe { (Python::assume_attached(), table_of(call.slf)) };
-        quick(py, table, call).unwrap_or_else(|| call.in_full(method))
+        match quick(py, table, call) {
+            Some(answer) => answer,
+            None => call.in_full(method),
+        }
     })
 }
 

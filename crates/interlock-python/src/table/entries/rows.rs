@@ -10,7 +10,7 @@ use pyo3::Borrowed;
 use super::key::{new_reference, with_quick_key};
 use super::{enter, table_of, Call, GET, GET_BYTES, ORDINARY, SET, SET_BYTES};
 use crate::fast::{guarded, or_raised, unpanicked};
-use crate::table::{Table, Words};
+use crate::table::{with_words, Table};
 
 pub unsafe extern "C" fn get(
     slf: *mut PyObject,
@@ -59,19 +59,18 @@ pub unsafe extern "C" fn get_bytes(
             return None;
         }
         let schema = table.patient.schema();
-        let mut words = Words::from_elem(0, schema.words());
         // SAFETY: as in `get_column`.
-        unsafe {
+        with_words(schema.words(), |words| unsafe {
             let there =
-                with_quick_key(py, call.get(0), |key| table.hasty.get_into(key, &mut words).ok())?;
+                with_quick_key(py, call.get(0), |key| table.hasty.get_into(key, words).ok())?;
             if !there {
                 return Some(default_of(call));
             }
             // No more than a row can have.
-            Some(schema.with_bytes(&words, |row| {
+            Some(schema.with_bytes(words, |row| {
                 ffi::PyBytes_FromStringAndSize(row.as_ptr().cast(), row.len() as Py_ssize_t)
             }))
-        }
+        })
     })
 }
 
@@ -94,12 +93,13 @@ pub unsafe extern "C" fn set_bytes(
             let (start, length) = (ffi::PyBytes_AsString(row), ffi::PyBytes_Size(row));
             let row = std::slice::from_raw_parts(start.cast(), length as usize);
             let schema = table.patient.schema();
-            let mut words = Words::from_elem(0, schema.words());
-            schema.fill(&mut words, row).ok()?;
-            with_quick_key(py, call.get(0), |key| {
-                table.hasty.write(key, &words, Ttl::Usual, Where::Anywhere).ok()
-            })?;
-            Some(new_reference(ffi::Py_None()))
+            with_words(schema.words(), |words| {
+                schema.fill(words, row).ok()?;
+                with_quick_key(py, call.get(0), |key| {
+                    table.hasty.write(key, words, Ttl::Usual, Where::Anywhere).ok()
+                })?;
+                Some(new_reference(ffi::Py_None()))
+            })
         }
     })
 }
@@ -128,11 +128,12 @@ unsafe fn row_of(
     table: &Table,
     key: *mut PyObject,
 ) -> Option<Option<*mut PyObject>> {
-    let mut words = Words::from_elem(0, table.patient.schema().words());
-    // SAFETY: the caller's.
-    let there =
-        unsafe { with_quick_key(py, key, |key| table.hasty.get_into(key, &mut words).ok()) }?;
-    Some(there.then(|| or_raised(py, table.made(py, &words).map(Bound::into_ptr))))
+    with_words(table.patient.schema().words(), |words| {
+        // SAFETY: the caller's.
+        let there =
+            unsafe { with_quick_key(py, key, |key| table.hasty.get_into(key, words).ok()) }?;
+        Some(there.then(|| or_raised(py, table.made(py, words).map(Bound::into_ptr))))
+    })
 }
 
 /// Sets a row. `None`: look closer.
@@ -147,13 +148,14 @@ unsafe fn write(
     row: *mut PyObject,
 ) -> Option<()> {
     // SAFETY: the caller's.
-    unsafe {
-        let words = table.rows(py).quick_words(py, &table.patient, Borrowed::from_ptr(py, row))?;
+    with_words(table.patient.schema().words(), |words| unsafe {
+        let row = Borrowed::from_ptr(py, row);
+        table.rows(py).quick_fill(py, &table.patient, row, words)?;
         with_quick_key(py, key, |key| {
-            table.hasty.write(key, &words, Ttl::Usual, Where::Anywhere).ok()
+            table.hasty.write(key, words, Ttl::Usual, Where::Anywhere).ok()
         })
         .map(drop)
-    }
+    })
 }
 
 pub unsafe extern "C" fn subscript(slf: *mut PyObject, key: *mut PyObject) -> *mut PyObject {
