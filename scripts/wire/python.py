@@ -40,10 +40,10 @@ def declared(wire: Wire) -> str:
         "",
         "from __future__ import annotations",
         "",
-        "from collections.abc import Mapping",
         "from typing import Literal, NamedTuple, TypedDict",
         "",
         "from interlock.retry import Retry, Seconds",
+        "from interlock.runtime.concurrency import Limits",
         "",
         "",
         "class Option(NamedTuple):",
@@ -58,7 +58,7 @@ def declared(wire: Wire) -> str:
         "    unbounded: bool = False",
         '    """None is allowed, and means 0."""',
         "    limits: bool = False",
-        '    """A mapping of names to numbers."""',
+        '    """A mapping of names to numbers and rates."""',
         "",
         "",
         "OPTIONS = (",
@@ -92,7 +92,7 @@ def _options(wire: Wire, options: Iterable[Option], types: list[tuple[str, str]]
             types.append((one.python, one.python.capitalize()))
         elif one.text:
             lines.append(f"    Option({said}, limits=True),")
-            types.append((one.python, "Mapping[str, int]"))
+            types.append((one.python, "Limits"))
         elif one.micros:
             lines.append(f"    Option({said}, {number(wire.most(one))}, micros=True{none}),")
             types.append((one.python, "Seconds | None" if one.none else "Seconds"))
@@ -126,7 +126,7 @@ def optional(option: Option) -> str:
     if option.words:
         return f"{option.python.capitalize()} | None"
     if option.text:
-        return "Mapping[str, int] | None"
+        return "Limits | None"
     return "Seconds | None" if option.micros else "int | None"
 
 

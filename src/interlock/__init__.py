@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from interlock.queue import KeyedQueue
     from interlock.retry import Retry, Seconds
     from interlock.roots import Root, Roots
+    from interlock.runtime.concurrency import Rate
     from interlock.table.kinds import F32, F64, I8, I16, I32, I64, U8, U16, U32, U64
     from interlock.table.merge import Flags, Last, Max, Sum
     from interlock.table.row import Row, Size
@@ -161,6 +162,7 @@ __all__ = [
     "PayloadError",
     "Put",
     "QueuedMessage",
+    "Rate",
     "Reject",
     "RemoteLease",
     "RemoteLeaseBatch",
@@ -266,6 +268,7 @@ _LOADED_WHEN_ASKED_FOR = {
     "PayloadError": "interlock.errors",
     "Put": "interlock.message",
     "QueuedMessage": "interlock.message",
+    "Rate": "interlock.runtime.concurrency",
     "Reject": "interlock.errors",
     "RemoteLease": "interlock.client.faces.lease",
     "RemoteLeaseBatch": "interlock.client.requests.lease_state",

@@ -240,6 +240,8 @@ def failed(
     Never raises.
     """
     failure = judge(queue._retry, lease, error, what)
+    if failure.limit is not None:
+        settle(lease._close, failure.limit, failure.delay)
     if failure.how == "nack":
         settle(lease.nack, failure.delay, failure.text)
     elif failure.how == "reject":

@@ -129,9 +129,18 @@ class RetryAfter(InterlockError):
     The attempt counts as failed, so the retry policy's ``attempts`` still applies. With
     ``attempt=False`` it does not count: the message is redelivered at the same attempt, as often as
     its handler asks (a 429 is not a failure).
+
+    ``limit`` is a limit name: for ``seconds``, no message that carries it is leased. A service that
+    answers 429 asks all callers to wait, not only this one.
     """
 
-    def __init__(self, seconds: float | _dt.timedelta, *, attempt: bool = True) -> None:
+    def __init__(
+        self,
+        seconds: float | _dt.timedelta,
+        *,
+        attempt: bool = True,
+        limit: str | None = None,
+    ) -> None:
         if isinstance(seconds, _dt.timedelta):
             seconds = seconds.total_seconds()
         if isinstance(seconds, bool) or not isinstance(seconds, int | float):
@@ -141,19 +150,30 @@ class RetryAfter(InterlockError):
             )
         if not seconds >= 0:
             raise ValueError(f"RetryAfter(): seconds is {seconds}; allowed: 0 or more")
+        if limit is not None and not isinstance(limit, str):
+            raise TypeError(f"RetryAfter(): limit is {type(limit).__name__}; allowed: str or None")
+        if limit is not None and (not limit or "\x1f" in limit or len(limit.encode()) > 1_024):
+            raise ValueError(
+                f"RetryAfter(): limit is {limit!r}; allowed: 1 to 1,024 bytes, without the "
+                "character U+001F"
+            )
         self.seconds = seconds
+        self.limit = limit
+        """Limit name that is closed to all messages, or None."""
         self.attempt = bool(attempt)
         """True if this attempt counts as failed."""
         super().__init__(f"retry after {seconds} s")
 
     def __reduce__(self) -> tuple[object, ...]:
-        if self.attempt:
+        if self.attempt and self.limit is None:
             return type(self), (self.seconds,)
-        return _without_attempt, (type(self), self.seconds)
+        return _retry_after, (type(self), self.seconds, self.attempt, self.limit)
 
 
-def _without_attempt(kind: type[RetryAfter], seconds: float) -> RetryAfter:
-    return kind(seconds, attempt=False)
+def _retry_after(
+    kind: type[RetryAfter], seconds: float, attempt: bool, limit: str | None
+) -> RetryAfter:
+    return kind(seconds, attempt=attempt, limit=limit)
 
 
 class Reject(InterlockError):

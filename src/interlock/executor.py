@@ -18,7 +18,7 @@ from interlock.local.executor_threads import ThreadWork, Work
 from interlock.message import Key, Keys
 from interlock.queue import KeyedQueue
 from interlock.retry import Retry
-from interlock.runtime.concurrency import Names
+from interlock.runtime.concurrency import Names, check_numbers
 
 __all__ = ["Future", "KeyedExecutor"]
 
@@ -148,6 +148,7 @@ class KeyedExecutor(futures.Executor):
                 "KeyedExecutor(): initializer and unkeyed_workers are settings of the pool"
             )
         name = thread_name_prefix or f"KeyedExecutor-{next(_numbers)}"
+        check_numbers(limits, "KeyedExecutor()")
         calls = _Calls(maxsize, retry=retry or Retry(), limits=limits, name=name)
         calls._keep_no_dead_letters()
         self.queue: KeyedQueue[Future[Any]] = calls

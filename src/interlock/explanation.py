@@ -29,16 +29,19 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class FullLimit:
-    """A concurrency limit without room for a message (contract, clause 26)."""
+    """A limit name that refuses a message: it is full, its rate is used up, or a handler closed it
+    (contract, clauses 26 and 27)."""
 
     name: str
-    most: int
-    """Number of messages with the name that may be leased at once."""
+    most: int | None
+    """Number of messages with the name that may be leased at once. ``None``: any number."""
     leased: int
     keeper: int | None
-    """Id of the message for which one more slot is kept."""
+    """Id of another message, for which one more is kept."""
+    next_in: float | None
+    """Seconds until its rate, or its closing, lets the message pass."""
     holders: tuple[int, ...]
-    """Ids of the leased messages with the name."""
+    """Ids of the leased messages with the name, if it is full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class ExplainNode:
     """Its paused keys; ``b""`` is the queue itself."""
     blocked: tuple[Blocker, ...]
     limits: tuple[FullLimit, ...] = ()
-    """The limits that alone keep a ready message from being leased."""
+    """The limits and rates that alone keep a ready message from being leased."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,15 +280,21 @@ def line(node: ExplainNode, name: str = "") -> str:
         parts.append(f"due in {_seconds(node.due_in)}")
     if node.paused:
         parts.append("paused: " + ", ".join(key_text(key) for key in node.paused))
-    parts += [f"waits for a limit: {full_text(full)}" for full in node.limits]
+    limit = ["waits for a limit", "waits for a rate"]
+    parts += [f"{limit[full.most is None]}: {full_text(full)}" for full in node.limits]
     parts.append(f"age {_seconds(node.age)}")
     return ", ".join(parts)
 
 
 def full_text(full: FullLimit) -> str:
-    """Return a full limit in words: ``4 of 4 on bank``."""
+    """Return what refuses a message in words: ``4 of 4 on bank``, or ``api, next in 400 ms``."""
+    name = printable(full.name)
     kept = f", 1 kept for message {full.keeper}" if full.keeper is not None else ""
-    return f"{full.leased} of {full.most} on {printable(full.name)}{kept}"
+    passed = "" if full.next_in is None else f"next in {_seconds(full.next_in)}"
+    if full.most is None:
+        return f"{name}, {passed or 'none left'}{kept}"
+    later = f", closed, {passed}" if passed else ""
+    return f"{full.leased} of {full.most} on {name}{kept}{later}"
 
 
 def _seconds(value: float) -> str:

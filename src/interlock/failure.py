@@ -14,6 +14,7 @@ from typing import Literal
 
 from interlock.errors import Reject, RetryAfter
 from interlock.retry import seconds
+from interlock.runtime.concurrency import is_limit_name
 from interlock.runtime.limits import MAX_ERROR, MAX_TEXT
 
 __all__ = [
@@ -46,6 +47,8 @@ class Failure:
     """Kept as the message's last error."""
     delay: float | None = None
     """Seconds; None: the backoff of the policy."""
+    limit: str | None = None
+    """Limit name that is closed to all messages for ``delay`` seconds."""
     steered: bool = False
     """True if raised on purpose, by ``RetryAfter`` or ``Reject``: nothing is logged."""
     details: str = ""
@@ -65,14 +68,16 @@ def judged(error: BaseException, on: tuple[type[Exception], ...], details: bool 
         details: include the traceback, except for ``RetryAfter`` and ``Reject``.
     """
     text = text_of(error)
+    how: Literal["nack", "reject", "give_up", "defer"]
     # By the class itself: an instance may claim another class, or raise when it is asked.
     kind = type(error)
     if issubclass(kind, RetryAfter):
         delay = _delay(error)
         if delay is not None:
             counts = _is_attempt(error)
-            return Failure("nack" if counts else "defer", text, delay, steered=True)
-        how: Literal["nack", "reject", "give_up"] = "nack"
+            how = "nack" if counts else "defer"
+            return Failure(how, text, delay, _limit(error), steered=True)
+        how = "nack"
     elif issubclass(kind, Reject):
         reason = _reason(error)
         if reason is not None:
@@ -187,6 +192,15 @@ def _is_attempt(error: BaseException) -> bool:
         return error.attempt is not False  # type: ignore[attr-defined]
     except BaseException:
         return True
+
+
+def _limit(error: BaseException) -> str | None:
+    """Return the limit name that a RetryAfter closes; None if it names none that can be one."""
+    try:
+        limit = error.limit  # type: ignore[attr-defined]
+        return str.__str__(limit) if limit is not None and is_limit_name(limit) else None
+    except BaseException:
+        return None
 
 
 def _reason(error: BaseException) -> str | None:

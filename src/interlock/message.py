@@ -112,7 +112,7 @@ class Stats:
     waiting: int
     """Messages blocked by an earlier conflicting message, or paused (the queue or a key)."""
     ready: int
-    """Messages that can be leased now, or wait only for a concurrency limit."""
+    """Messages that can be leased now, or wait only for a limit or a rate."""
     leased: int
     """Messages being handled."""
     backing_off: int
@@ -150,8 +150,8 @@ class Stats:
     dead_expired: int
     """Dead letters removed because of their age."""
     limited: int
-    """Those of the ready messages that a lease call found waiting for a concurrency limit (clause
-    26)."""
+    """Those of the ready messages that a lease call found waiting for a limit or a rate (clauses 26
+    and 27)."""
     # /wire
     oldest_ready: float = field(compare=False)
     """Seconds for which the oldest ready message has been in its place, whatever its priority.

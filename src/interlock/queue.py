@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 
 from interlock import _core, roots, watch
@@ -29,7 +29,7 @@ from interlock.message import (
 )
 from interlock.retry import Retry, Seconds, seconds
 from interlock.roots import Roots
-from interlock.runtime.concurrency import Names, limits_text
+from interlock.runtime.concurrency import Limits, Names, limits_text
 from interlock.runtime.green_threads import refuse_green_threads
 from interlock.runtime.limits import MAX_WALKED
 
@@ -68,8 +68,8 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         dead_ttl: seconds for which a dead letter is kept, 30 days by default; None or 0:
             without limit.
         dedup_window: seconds for which a settled message's ``dedup`` string stays known.
-        limits: concurrency limits: how many messages of a name, or of each name with a prefix
-            (``tenant:*``), may be leased at once. Default: none. ``configure`` changes them.
+        limits: how many messages of a name, or of each name with a prefix (``tenant:*``), may be
+            leased at once, or as a ``Rate`` in a time. Default: none. ``configure`` changes them.
         name: name in logs and leases. Default ``queue-1``, ``queue-2``, ...
         slow_wait: seconds after which a message that waits, or a lease that is held, is logged as
             an error, with the chain of messages it waits for; 0 switches it off.
@@ -107,7 +107,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         maxdead: int = 10_000,
         dead_ttl: Seconds | None = 30 * 86_400,
         dedup_window: Seconds = 300,
-        limits: Mapping[str, int] | None = None,
+        limits: Limits | None = None,
         name: str | None = None,
         slow_wait: Seconds = 60,
         warn_depth: int = 1000,
@@ -174,11 +174,11 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         """The asyncio face of this queue."""
         return (_async_queue or _load_async_queue())(self)
 
-    def configure(self, *, limits: Mapping[str, int]) -> None:
-        """Replace the concurrency limits; existing leases stay as they are.
+    def configure(self, *, limits: Limits) -> None:
+        """Replace the limits and rates; existing leases stay as they are.
 
         Raises:
-            TypeError, ValueError: it is not a mapping of names to numbers of 1 or more.
+            TypeError, ValueError: it is not a mapping of names to numbers of 1 or more, or rates.
         """
         self._set_limits(limits_text(limits, "configure()"))
 

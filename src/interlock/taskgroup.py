@@ -14,7 +14,7 @@ from interlock.errors import LeaseLost, ShutDown, WouldDeadlock
 from interlock.message import AsyncLease, Keys, _current
 from interlock.queue import KeyedQueue
 from interlock.retry import Retry
-from interlock.runtime.concurrency import Names
+from interlock.runtime.concurrency import Names, check_numbers
 
 __all__ = ["KeyedTaskGroup"]
 
@@ -55,6 +55,7 @@ class KeyedTaskGroup(asyncio.TaskGroup):
                 raise ValueError(
                     f"KeyedTaskGroup(): max_tasks is {max_tasks}; allowed: 1 or more, or None"
                 )
+        check_numbers(limits, "KeyedTaskGroup()")
         super().__init__()
         self._max_tasks = max_tasks
         self._running = 0

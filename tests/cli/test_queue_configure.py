@@ -6,6 +6,7 @@ import pytest
 
 from interlock.client.faces.queue import RemoteQueue
 from interlock.errors import Full
+from interlock.runtime.concurrency import Rate
 from tests.cli.conftest import Command
 
 
@@ -33,9 +34,28 @@ def test_configure_shows_and_changes_options(cli: Command, queue: RemoteQueue[by
     ]
 
 
+def test_configure_shows_and_changes_limits_and_rates(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
+    queue.put(b"a")
+    said = cli("configure", queue.name, "--limits", "host:*=2/m,api=10/1s:20,bank=4")
+    assert said.out == f"{queue.name}  limits  none -> api=10/1s:20,bank=4,host:*=2/60s:1\n"
+    assert queue.configure()["limits"] == {
+        "api": Rate(10, burst=20), "bank": 4, "host:*": Rate(2, per=60),
+    }  # fmt: skip
+    said = cli("configure", queue.name, "--limits", "api=1/0.25s", "--json")
+    assert said.json["changed"]["limits"][1] == {"api": "1/0.25s:1"}
+    assert cli("configure", queue.name, "--limits", "none").out.endswith("api=1/0.25s:1 -> none\n")
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
+        (("--limits", "bank"), "--limits has 'bank'; allowed: NAME=N or NAME=N/TIME:BURST"),
+        (("--limits", "a=1,a=2/s"), "--limits has 'a' twice"),
+        (("--limits", "a=10/1"), "--limits has 'a=10/1': '10/1' is not a rate; allowed: N/TIME"),
+        (("--limits", "a=0/s"), "--limits has 'a=0/s': n is 0; allowed: 1"),
+        (("--limits", "a=0"), "--limits['a'] is 0; allowed: 1"),
         (("--maxsize", "many"), "--maxsize is 'many'; allowed: a whole number"),
         (("--maxdead", "-1"), "--maxdead is -1; allowed: 0"),
         (("--factor", "0.5"), "--factor is 0.5; allowed: 1 or more"),

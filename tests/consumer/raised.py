@@ -214,6 +214,9 @@ RAISED: dict[str, Raised] = {
     "after a timedelta": Raised(
         lambda: RetryAfter(dt.timedelta(0)), text="RetryAfter: retry after 0.0 s"
     ),
+    "after, closing a name": Raised(
+        lambda: RetryAfter(0, limit="name"), text="RetryAfter: retry after 0 s"
+    ),
     "after long": Raised(lambda: RetryAfter(1e300), attempts=0),
     "after longer": Raised(lambda: RetryAfter(float("inf")), attempts=0),
     "after 10**400": Raised(lambda: RetryAfter(10**400), attempts=0),

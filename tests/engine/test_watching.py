@@ -18,7 +18,7 @@ from interlock.client.faces.client import Client
 from interlock.client.faces.queue import RemoteQueue
 from interlock.client.wire.events import KINDS, Event
 from interlock.client.wire.failures import Failure, Failures
-from interlock.client.wire.messages import deferring
+from interlock.client.wire.messages import closing, deferring
 from interlock.errors import InterlockError
 from interlock.runtime.limits import MAX_ERROR, MAX_EVENTS, MAX_HISTORY, MAX_REQUESTS, MAX_WORKERS
 from tests.client.connection.stub import array, is_version, stub, version
@@ -384,10 +384,13 @@ def test_an_older_server_receives_only_arguments_it_knows(features: tuple[str, .
         queue.get().nack(error="x" * 5000)
         operator = Operator(Server(client))
         operator.settle("q", deferring(7, 5, 2))
+        operator.settle("q", closing(7, 5, 2, "late", "api", False))
         sent = [command for command in server.commands if command[1] == b"il1_settle"]
     if features:
         assert sent[0][-1] == b"x" * MAX_ERROR
         assert sent[1][-4:] == [b"DEFER", b"7", b"5", b"2000000"]
+        assert sent[2][-7:] == [b"CLOSE", b"7", b"5", b"2000000", b"late", b"api", b"0"]
     else:
         assert sent[0][-1] == b"x" * 1024
         assert sent[1][-5:] == [b"NACK", b"7", b"5", b"2000000", b"deferred"]
+        assert sent[2][-5:] == [b"NACK", b"7", b"5", b"2000000", b"late"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlock import KeyedExecutor, Retry, RetryAfter
+from interlock import KeyedExecutor, Rate, Retry, RetryAfter
 from tests.executor.executors import LONG, ByHand, Gate
 from tests.support import until
 
@@ -187,6 +187,7 @@ def test_map_keyed_takes_one_limit_for_all_items(executor: KeyedExecutor, names:
         (5, TypeError, "KeyedExecutor(): limits is int; allowed: a mapping of names to numbers"),
         ({"bank": 0}, ValueError, "limits['bank'] is 0; allowed: 1 to 1,000,000,000 (to stop a"),
         ({"bank": True}, TypeError, "limits['bank'] is bool; allowed: int"),
+        ({"bank": Rate(1)}, TypeError, "limits['bank'] is Rate; allowed: int"),
         ({7: 1}, TypeError, "limits has a name that is int; allowed: str"),
         ({"": 1}, ValueError, "limits has the name ''"),
     ],

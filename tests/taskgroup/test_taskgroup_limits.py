@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interlock import KeyedTaskGroup
+from interlock import KeyedTaskGroup, Rate
 from tests.taskgroup.test_taskgroup import Calls, run, settle
 
 
@@ -103,6 +103,7 @@ def test_explain_names_the_full_limit() -> None:
     ("limits", "kind", "says"),
     [
         (2, TypeError, "limits is int; allowed: a mapping"),
+        ({"bank": Rate(1)}, TypeError, r"limits\['bank'\] is Rate; allowed: int"),
         ({"bank": 0}, ValueError, r"limits\['bank'\] is 0; .* pause it"),
     ],
 )

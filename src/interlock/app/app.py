@@ -198,7 +198,7 @@ class App:
                 them, or a callable of the task's arguments. Templates are checked against the
                 function here.
             shared: keys that it holds together with other readers, given in the same way.
-            limit: names of concurrency limits, given in the same way: ``"tenant:{tenant}"``.
+            limit: names of limits or rates, given in the same way: ``"tenant:{tenant}"``.
             queue: the queue's name. Tasks that depend on each other's order share one.
             retry: its own retry policy. Default: the app's.
             timeout: seconds after which a handler's lease is revoked and its stack logged. Default:

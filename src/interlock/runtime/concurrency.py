@@ -1,36 +1,126 @@
-"""Concurrency limits (contract, clause 26): names, and how many of their messages run at once."""
+"""Limits (contract, clauses 26 and 27): names, how many of their messages run at once, and how many
+start in a time."""
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from interlock.runtime.limits import MAX_COUNT, MAX_LIMIT_NAMES, MAX_LIMITS, MAX_TEXT
+from interlock.runtime.limits import MAX_COUNT, MAX_LIMIT_NAMES, MAX_LIMITS, MAX_SPAN, MAX_TEXT
 
-__all__ = ["Names"]
+__all__ = ["Limits", "Names", "Rate"]
 
 Names = str | Iterable[str]
-"""One name of a concurrency limit, or several."""
+"""One name of a limit, or several."""
 
 _BETWEEN = "\x1f"
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Rate:
+    """A number of messages of a limit name that may start in a time: ``Rate(10)`` is 10 a second.
+
+    Args:
+        n: messages in that time, 1 or more.
+        per: the time, seconds or a timedelta; at least a microsecond for each of them. Default 1.
+        burst: messages that may start at once after a pause; 1 spreads them evenly. Default 1.
+
+    Raises:
+        TypeError, ValueError: an argument has a wrong type or is out of range.
+
+    In any time of s seconds at most burst + s × n ÷ per messages start. Each attempt counts. The
+    time between two messages, per ÷ n, is rounded up to a whole microsecond.
+    """
+
+    n: int
+    per: float
+    burst: int
+
+    def __init__(self, n: int, per: float | dt.timedelta = 1, burst: int = 1) -> None:
+        for name, number in (("n", n), ("burst", burst)):
+            if not isinstance(number, int) or isinstance(number, bool):
+                raise TypeError(f"Rate(): {name} is {type(number).__name__}; allowed: int")
+            if not 1 <= number <= MAX_COUNT:
+                raise ValueError(f"Rate(): {name} is {number}; allowed: 1 to {MAX_COUNT:,}")
+        if isinstance(per, dt.timedelta):
+            per = per.total_seconds()
+        if isinstance(per, bool) or not isinstance(per, int | float):
+            raise TypeError(
+                f"Rate(): per is {type(per).__name__}; allowed: seconds as a number, or a timedelta"
+            )
+        # Nothing that is not a number is 0 or more.
+        micros = round(min(per, 1e10) * 1e6) if per >= 0 else 0
+        if not n <= micros <= MAX_SPAN:
+            raise ValueError(
+                f"Rate(): per is {per} s for {n:,} messages; allowed: a microsecond or more for "
+                f"each, at most {MAX_SPAN // 10**6:,} s"
+            )
+        if -(-micros // n) * burst > MAX_SPAN:
+            raise ValueError(
+                f"Rate(): burst is {burst:,} at {n:,} in {per} s, which takes more than "
+                f"{MAX_SPAN // 10**6:,} s to come back; allowed: less"
+            )
+        object.__setattr__(self, "n", int(n))
+        object.__setattr__(self, "per", micros // 10**6 if micros % 10**6 == 0 else micros / 1e6)
+        object.__setattr__(self, "burst", int(burst))
+
+    def __str__(self) -> str:
+        """Return the rate as the command line takes it: ``10/1s:20``."""
+        whole, rest = divmod(round(self.per * 1e6), 10**6)
+        part = f".{rest:06}".rstrip("0") if rest else ""
+        return f"{self.n}/{whole}{part}s:{self.burst}"
+
+    @classmethod
+    def read(cls, text: str) -> Rate:
+        """Return a rate from ``N/TIME``, or ``N/TIME:BURST``; TIME such as ``1s``, ``0.5s``, ``h``.
+
+        Raises:
+            ValueError: the text is not of this form, or a number is out of range.
+        """
+        count, _, rest = text.partition("/")
+        time, colon, burst = rest.partition(":")
+        unit = _UNITS.get(time[-1:])
+        number = time[:-1] or "1"
+        digits = text.isascii() and number.replace(".", "", 1).isdecimal()
+        if unit is None or not digits or not count.isdecimal() or bool(colon) != burst.isdecimal():
+            raise ValueError(
+                f"{text!r} is not a rate; allowed: N/TIME or N/TIME:BURST, as 10/1s:20"
+            )
+        return cls(int(count), float(number) * unit, int(burst or 1))
+
+    def _text(self) -> str:
+        """Return the rate in the form of the engines: the time in µs."""
+        return f"{self.n}/{round(self.per * 1e6)}:{self.burst}"
+
+
+Limits = Mapping[str, int | Rate]
+"""Limit names, or prefixes that end in ``*``, each with a number or a rate."""
 
 
 def limits_text(limits: object, call: str) -> str:
-    """Return declared limits in the form of the engines: sorted entries ``NAME=N``.
+    """Return declared limits in the form of the engines: sorted entries ``NAME=N``, and
+    ``NAME=N/PER:BURST`` for a rate.
 
     Raises:
-        TypeError: it is not a mapping of str to int.
+        TypeError: it is not a mapping of str to int or Rate.
         ValueError: a name is empty, a number is not 1 or more, or there are too many.
     """
     if not isinstance(limits, Mapping):
         raise TypeError(
             f"{call}: limits is {type(limits).__name__}; allowed: a mapping of names to numbers, "
-            'such as {"bank": 4, "tenant:*": 2}'
+            'such as {"bank": 4, "tenant:*": 2, "api": Rate(10)}'
         )
     entries = []
     for name, most in limits.items():
         _check_name(name, f"{call}: limits")
+        if isinstance(most, Rate):
+            entries.append((name.encode(), f"{name}={most._text()}"))
+            continue
         if not isinstance(most, int) or isinstance(most, bool):
-            raise TypeError(f"{call}: limits[{name!r}] is {type(most).__name__}; allowed: int")
+            said = f"{call}: limits[{name!r}] is {type(most).__name__}; allowed: int, Rate"
+            raise TypeError(said)
         if not 1 <= most <= MAX_COUNT:
             raise ValueError(
                 f"{call}: limits[{name!r}] is {most}; allowed: 1 to {MAX_COUNT:,} (to stop a "
@@ -45,10 +135,18 @@ def limits_text(limits: object, call: str) -> str:
     return text
 
 
-def limits_of(text: str) -> dict[str, int]:
+def limits_of(text: str) -> dict[str, int | Rate]:
     """Return declared limits from their text."""
     entries = (entry.rpartition("=") for entry in text.split(_BETWEEN) if entry)
-    return {name: int(most) for name, _, most in entries}
+    return {name: _value_of(value) for name, _, value in entries}
+
+
+def _value_of(text: str) -> int | Rate:
+    count, slash, rest = text.partition("/")
+    per, _, burst = rest.partition(":")
+    return (
+        Rate(int(count), dt.timedelta(microseconds=int(per)), int(burst)) if slash else int(count)
+    )
 
 
 def names_text(names: object, call: str) -> str:
@@ -71,6 +169,19 @@ def names_text(names: object, call: str) -> str:
             f"{MAX_LIMIT_NAMES} names, {MAX_TEXT} bytes in all"
         )
     return text
+
+
+def check_numbers(limits: Mapping[str, int] | None, call: str) -> None:
+    """Raise TypeError if one of the limits is a rate, which only a queue can have."""
+    # Other wrong limits are refused where they are read.
+    for name, most in limits.items() if isinstance(limits, Mapping) else ():
+        if isinstance(most, Rate):
+            raise TypeError(f"{call}: limits[{name!r}] is Rate; allowed: int (a queue takes rates)")
+
+
+def is_limit_name(name: str) -> bool:
+    """Return whether a text may be a limit name."""
+    return bool(name) and _BETWEEN not in name and len(name.encode()) <= MAX_TEXT
 
 
 def _check_name(name: object, argument: str) -> None:

@@ -126,7 +126,7 @@ GAUGES = (
         "roots_",
     ),
     # wire: gauges
-    gauge("limited", "ready messages that wait for a concurrency limit", "Blocked messages"),
+    gauge("limited", "ready messages that wait for a limit or a rate", "Blocked messages"),
     gauge("dead", "dead letters", "Dead letters"),
     gauge(
         "bytes",

@@ -75,7 +75,7 @@ class Entry:
     """The limit for whose room it waits."""
     passes: int = 0
     slots: int | None = None
-    """Number of its first names of which a keeper keeps a slot."""
+    """Number of its first names, rates last, of which a keeper keeps a slot."""
 
     def __post_init__(self) -> None:
         if "LIMIT" in self.options:
@@ -88,9 +88,6 @@ class Entry:
     def names(self) -> list[str]:
         """Its limit names."""
         return self.options["LIMIT"].split(BETWEEN) if "LIMIT" in self.options else []
-
-    def kept(self) -> list[str]:
-        return self.names[: self.slots or 0]
 
     def forget_wait(self) -> None:
         self.waits_for, self.passes, self.slots = None, 0, None
@@ -138,6 +135,10 @@ class Model:
     """Record of a dedup string: the message, and the end of its window once it is settled."""
     kept: dict[int, tuple[str, int, str]] = field(default_factory=dict)
     """For a message whose put asked for it: how it ended, until when that is kept, the result."""
+    used: dict[str, int] = field(default_factory=dict)
+    """Time from which on the rate of a limit name is as if nothing had been granted."""
+    closed: dict[str, int] = field(default_factory=dict)
+    """Until when a handler has closed a limit name."""
     paused: list[str] = field(default_factory=list)
     halted: bool = False
     sealed: bool = False
@@ -345,6 +346,12 @@ class Model:
     def advance(self) -> None:
         raise NotImplementedError
 
+    def charge(self, entry: Entry) -> None:
+        raise NotImplementedError
+
+    def opens(self) -> list[float]:
+        raise NotImplementedError
+
     # Leasing and settling.
 
     def lease(self, consumer: str, count: int, duration: int, kind: str) -> list[str]:
@@ -360,6 +367,7 @@ class Model:
             # Later ones find its slots taken.
             entry.state = LEASED
             entry.forget_wait()
+            self.charge(entry)
             if entry.suspect or sum(len(one.payload) for one in taken) >= TOLD:
                 break
         if not taken:
@@ -381,8 +389,9 @@ class Model:
         return reply
 
     def next_due(self) -> str:
-        waits = [e.due for e in self.unsettled() if e.state in (LEASED, BACKING_OFF, DELAYED)]
-        return str(max(min(waits) - self.now, 0)) if waits else ""
+        due = [e.due for e in self.unsettled() if e.state in (LEASED, BACKING_OFF, DELAYED)]
+        waits = [*due, *self.opens()]
+        return str(max(int(min(waits)) - self.now, 0)) if waits else ""
 
     def settle(self, settlements: list[list[str]]) -> list[str]:
         self.apply_due()
@@ -398,6 +407,10 @@ class Model:
             if entry is not None and str(entry.suspect) == token:
                 entry.suspect = entry.silent = 0
             return "LEASELOST"
+        if verb == "CLOSE":
+            delay, error, name, counts = rest
+            self.closed[name] = max(self.closed.get(name, 0), self.now + int(delay))
+            verb, rest = ("NACK", (delay, error)) if counts == "1" else ("DEFER", (delay,))
         if verb in ("ACK", "DONE"):
             self.counts["acks"] += 1
             self.happened("ack", entry, entry.token)

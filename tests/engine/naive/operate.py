@@ -28,9 +28,11 @@ class OperatedModel(LimitedModel):
             if self.options != self.options | named:
                 raise Refused("OPTIONSMISMATCH")
         elif arguments:
-            self.options = (self.options if mode == "CHANGE" else DEFAULTS) | named
+            before = self.options
+            self.options = (before if mode == "CHANGE" else DEFAULTS) | named
             self.declared = True
-            self.advance()
+            if self.options["LIMITS"] != before["LIMITS"]:
+                self.limits_changed()
         return [part for pair in self.options.items() for part in pair]
 
     def cancel(self, id: str) -> list[str]:

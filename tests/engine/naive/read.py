@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.engine.naive.limits import NEVER
 from tests.engine.naive.model import (
     BACKING_OFF,
     DELAYED,
@@ -192,15 +193,21 @@ class ReadModel(OperatedModel):
             times = ["", "", "", str(max(entry.due - self.now, 0))]
         paused = self.pauses_of(entry) if entry.state == QUEUED else []
         self.advance()
-        full = [(name, walk.name(self.leased_with(name))) for name in self.full_names(entry)]
+        full = [
+            (name, walk.name(self.leased_with(name) if self.lacks_slot(name, entry) else []))
+            for name in self.full_names(entry)
+        ]
         blockers = self._blockers(entry, walk) if entry.state == QUEUED else []
         age = str(max(self.now - entry.id, 0))
         told = [str(entry.id), self.state(entry), str(entry.attempt), age, *times]
         told += [str(len(paused)), *paused, str(len(full))]
         for name, holders in full:
-            keeper = self.slot_kept(name)
-            counts = [str(self.most(name)), str(len(self.leased_with(name)))]
-            told += [name, *counts, str(keeper.id) if keeper else "", str(len(holders))]
+            keeper, most = self.slot_kept(name), self.most(name)
+            told += [name, "" if most == NEVER else str(most), str(len(self.leased_with(name)))]
+            told.append(str(keeper.id) if keeper and keeper is not entry else "")
+            until = self.shut_until(name, entry)
+            told += [str(int(until) - self.now) if self.now < until < NEVER else ""]
+            told.append(str(len(holders)))
             told += [str(holder.id) for holder in holders]
         told.append(str(len(blockers)))
         for key, ahead, holders in blockers:

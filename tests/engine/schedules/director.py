@@ -104,6 +104,7 @@ class Director:
         model = self.model
         kept = {until: id for id, (_, until, _) in model.kept.items()}
         ends = [model.watched, *[worker.until for worker in model.announced.values()]]
+        ends += map(int, model.opens())
         if soon := self._soon([*[entry.due for entry in model.unsettled()], *kept, *ends]):
             until = soon[pick % len(soon[:3])]
             model.now = until - before

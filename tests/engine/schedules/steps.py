@@ -48,6 +48,15 @@ WRONG: list[tuple[str, str, list[str]]] = [
     ("BADARG", "configure", ["LIMITS", "a=1\x1f"]),
     ("BADARG", "configure", ["LIMITS", "a=1000000001"]),
     ("BADARG", "configure", ["LIMITS", "a=1" + "0" * 16_384]),
+    ("BADARG", "configure", ["LIMITS", "a=1/1"]),
+    ("BADARG", "configure", ["LIMITS", "a=/1:1"]),
+    ("BADARG", "configure", ["LIMITS", "a=0/1:1"]),
+    ("BADARG", "configure", ["LIMITS", "a=1/1:0"]),
+    ("BADARG", "configure", ["LIMITS", "a=2/1:1"]),
+    ("BADARG", "configure", ["LIMITS", "a=1/1:1:1"]),
+    ("BADARG", "configure", ["LIMITS", "a=1/1000000000000001:1"]),
+    ("BADARG", "configure", ["LIMITS", "a=1/1000000000001:1000"]),
+    ("BADARG", "configure", ["LIMITS", "a=1/5:1\x1fa=1"]),
     ("BADARG", "lease", ["", "1", "0", "1", "9", "any"]),
     ("BADARG", "lease", ["one", "1000000000", "-1", "1", "9", "any"]),
     ("BADARG", "lease", ["one", "1000000000", "0", "1025", "9", "any"]),
@@ -102,6 +111,13 @@ WRONG: list[tuple[str, str, list[str]]] = [
     ("BADARG", "seal", ["x"]),
     ("BADARG", "settle", ["one", "1000000000", "DEFER", "5", "6", "x"]),
     ("BADARG", "settle", ["one", "1000000000", "DEFER", "5", "6"]),
+    ("BADARG", "settle", ["one", "1000000000", "CLOSE", "5", "6", "", "", "a", "1"]),
+    ("BADARG", "settle", ["one", "1000000000", "CLOSE", "5", "6", "1", "x" * 4_097, "a", "1"]),
+    ("BADARG", "settle", ["one", "1000000000", "CLOSE", "5", "6", "1", "", "", "1"]),
+    ("BADARG", "settle", ["one", "1000000000", "CLOSE", "5", "6", "1", "", "a\x1fb", "1"]),
+    ("BADARG", "settle", ["one", "1000000000", "CLOSE", "5", "6", "1", "", "x" * 1_025, "1"]),
+    ("BADARG", "settle", ["one", "1000000000", "CLOSE", "5", "6", "1", "", "a", "2"]),
+    ("BADARG", "settle", ["one", "1000000000", "CLOSE", "5", "6", "1", "", "a"]),
     ("BADARG", "settle", ["one", "1000000000", "NACK", "5", "6", "", "x" * 4_097]),
     ("BADARG", "restore", ["5", "w", "held", "1", "0", "x" * 16_385, "p", "0", "0", "0"]),
     ("BADARG", "forget", ["x"]),
@@ -148,10 +164,16 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
 
     # In half of the schedules nobody knows of limits.
     limited = choice([0, 0, 0.3, 0.8])
+    # A clock that goes back gives a rate nothing; when its messages come up again, no clause says.
+    rated = choice([0, 0.3, 0.7]) if limited and not set_ways[1:] else 0
 
     def limits() -> str:
         tried = {"bank": "1124", "host:*": "123", "host:b": "1", "*": "125", "free": "2"}
-        chosen = [f"{name}={choice(tried[name])}" for name in tried if chance() < 0.6]
+        rates = ["1/5:1", "3/10:1", "1/20:2", "1/100:1", "2/50:5", "3/1000:4"]
+        values = {
+            name: choice(rates if chance() < rated else numbers) for name, numbers in tried.items()
+        }
+        chosen = [f"{name}={value}" for name, value in values.items() if chance() < 0.6]
         return "\x1f".join(rng.sample(chosen, len(chosen)))
 
     policy: Makes = {
@@ -220,8 +242,15 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
             "DROP": lambda: [choice(["expired: late", error()])],
             "RELEASE": list,
             "DEFER": lambda: [choice(["0", "1", "10", "1000"])],
+            "CLOSE": lambda: [
+                choice(["0", "1", "10", "200"]),
+                error(),
+                choice(NAMES),
+                choice("01"),
+            ],
         }
-        verbs = rng.choices(list(rest), [5, 3, 4, 2, 2, 2, 2, 2], k=choice([least, 1, 1, 2, 5]))
+        weights = [5, 3, 4, 2, 2, 2, 2, 2, 2 if rated else 0]
+        verbs = rng.choices(list(rest), weights, k=choice([least, 1, 1, 2, 5]))
         return [(verb, pick(), rest[verb]()) for verb in verbs]
 
     def who() -> str:

@@ -8,6 +8,7 @@ import pickle
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from interlock import (
 )
 from interlock.client.wire.messages import micros
 from interlock.testing import ManualClock
+from interlock.worker.message.execution import judge
 from tests.worker.apps import deferring
 from tests.worker.workers import PATIENCE, wait_for
 
@@ -53,9 +55,14 @@ def handler(times: int) -> tuple[Callable[[Any], None], list[tuple[object, int]]
 
 def test_retry_after_without_an_attempt_survives_pickling() -> None:
     assert RetryAfter(3).attempt and not RetryAfter(3, attempt=False).attempt
-    for error in (RetryAfter(3), RetryAfter(3, attempt=False)):
+    for error in (
+        RetryAfter(3),
+        RetryAfter(3, attempt=False),
+        RetryAfter(3, limit="api"),
+        RetryAfter(3, attempt=False, limit="api"),
+    ):
         same = pickle.loads(pickle.dumps(error))
-        assert (same.seconds, same.attempt) == (3, error.attempt)
+        assert (same.seconds, same.attempt, same.limit) == (3, error.attempt, error.limit)
 
 
 @ENGINES
@@ -254,3 +261,13 @@ def test_a_deferral_is_sent_in_whole_microseconds() -> None:
     from interlock.client.wire import messages as wire
 
     assert wire.deferring(3, 4, 0.25) == ("DEFER", 3, 4, micros(0.25))
+
+
+def test_a_handler_that_closes_a_limit_name_is_settled_in_one() -> None:
+    lease: Any = SimpleNamespace(attempt=1)
+    for attempt, answer in ((True, "retried"), (False, "released")):
+        outcome = judge(Retry(), lease, RetryAfter(0.5, attempt=attempt, limit="\xe9"))
+        text = b"RetryAfter: retry after 0.5 s"
+        expected = ("CLOSE", 7, 5, 500_000, text, b"\xc3\xa9", int(attempt))
+        assert outcome.settlement(7, 5) == expected
+        assert outcome.expected == answer

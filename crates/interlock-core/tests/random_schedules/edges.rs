@@ -319,3 +319,74 @@ fn messages_that_are_passed_too_often_keep_slots() {
     }
     assert!(kept > 5, "slots were kept {kept} times");
 }
+
+/// A message of a rate and a limit is passed until it keeps both; then leases, time and operators come in any order.
+#[test]
+fn messages_that_are_passed_too_often_keep_grants_of_rates() {
+    let limits = |text: &str| Limits::parse(text.as_bytes()).expect("it is well formed");
+    let others =
+        ["a=1/10:1\x1fb=2", "a=1/99:1\x1fb=1", "a=1/10:3\x1fb=1/10:1", "a=1\x1fb=1", "a=2"];
+    let mut kept = 0;
+    for seed in 0..60 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let options = Options { limits: limits("a=1/10:1\x1fb=1"), ..endless() };
+        let mut runner = Runner::new(options.clone());
+        let (mut calls, mut leased, mut now) = (Vec::new(), Vec::new(), 1);
+        let mut take = |now: Time, call: Call| {
+            let answer = runner.apply(&Step { now, call: call.clone() });
+            calls.push((now, call));
+            match answer {
+                Answer::Leased(granted) => granted.first().map_or(0, |one| one.token),
+                Answer::Put(puts) => puts[0].id,
+                Answer::Explained(Some(explained)) => {
+                    let limits = explained.nodes.iter().flat_map(|node| &node.limits);
+                    limits.filter(|full| full.keeper.is_some()).count() as u64
+                }
+                _ => 0,
+            }
+        };
+        let put = |names: &[&str], key: &[u8]| {
+            let limit = names.iter().map(|name| name.as_bytes().to_vec()).collect();
+            Call::Put(PutCall { limit, keys: vec![key.to_vec()], ..PutCall::default() })
+        };
+        take(now, put(&["b"], b"0"));
+        let mut b = take(now, lease(1));
+        let both = take(now, put(&["a", "b"], b"k"));
+        for n in 0..60u8 {
+            take(now, put(&["a"], &[b'a', n]));
+            take(now, put(&["b"], &[b'b', n]));
+        }
+        let other = take(now, put(&["b"], b"last"));
+        for _ in 0..32 {
+            leased.push(take(now, lease(1)));
+            take(now, Call::Ack { token: b });
+            b = take(now, lease(1));
+            now += 10;
+        }
+        leased.push(take(now, lease(1)));
+        take(now, Call::Ack { token: b });
+        kept += take(now, Call::Explain { id: other, limit: 100 });
+        for _ in 0..60 {
+            let call = match rng.u32(0..24) {
+                0..=7 => lease(rng.usize(1..3)),
+                8..=12 => Call::Ack { token: leased.swap_remove(rng.usize(0..leased.len())) },
+                13..=17 => Call::Explain { id: [both, other][rng.usize(0..2)], limit: 100 },
+                18 => Call::Pause { key: Some(b"k".to_vec()) },
+                19..=20 => Call::Resume { key: Some(b"k".to_vec()) },
+                21 => Call::Limits { limits: limits(others[rng.usize(0..others.len())]) },
+                22 => Call::CloseLimit { name: [b"a", b"b"][rng.usize(0..2)].to_vec(), delay: 15 },
+                _ => Call::Cancel { id: both },
+            };
+            let explains = matches!(call, Call::Explain { .. });
+            let leases = matches!(call, Call::Lease { .. });
+            let answer = take(now, call);
+            kept += if explains { answer } else { 0 };
+            if leases && answer > 0 {
+                leased.push(answer);
+            }
+            now += [0, 0, 1, 5, 10, 11][rng.usize(0..6)];
+        }
+        agree(options, calls);
+    }
+    assert!(kept > 60, "slots or grants were kept {kept} times");
+}

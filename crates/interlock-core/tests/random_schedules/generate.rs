@@ -9,7 +9,7 @@ use fastrand::Rng;
 use interlock_core::queue::schedules::trace::{Answer, Call, PutCall};
 use interlock_core::queue::types::{Kind, RevokeThen, Time};
 
-use crate::mix::{choose, limits, options, Mix};
+use crate::mix::{choose, limit_name, limits, options, Mix};
 use crate::model::{Message, Phase};
 use crate::schedule::{number_of, Given, Pair, Plan, Planned, Subject};
 use crate::tally::Tally;
@@ -59,6 +59,7 @@ enum What {
     Pause,
     Resume,
     Limits,
+    CloseLimit,
     Explain,
     ExplainKey,
     Stats,
@@ -68,7 +69,7 @@ enum What {
     CancelAll,
 }
 
-const USUAL: [(What, u32); 27] = [
+const USUAL: [(What, u32); 28] = [
     (What::Put, 300),
     (What::PutMany, 40),
     (What::Lease, 240),
@@ -89,6 +90,7 @@ const USUAL: [(What, u32); 27] = [
     (What::Pause, 10),
     (What::Resume, 20),
     (What::Limits, 8),
+    (What::CloseLimit, 8),
     (What::Explain, 40),
     (What::ExplainKey, 16),
     (What::Stats, 30),
@@ -191,7 +193,8 @@ impl Generator {
             60..=72 => self.now += self.rng.u64(1..=3),
             73..=80 => self.now += self.rng.u64(1..=50),
             81..=95 => {
-                let due = pair.model.unsettled().filter_map(|message| due(message.phase)).min();
+                let due = pair.model.unsettled().filter_map(|message| due(message.phase));
+                let due = due.chain(pair.model.opens()).min();
                 if let Some(due) = due.filter(|due| *due < self.now + 1_000_000) {
                     self.now = self.now.max((due + self.rng.u64(0..=2)).saturating_sub(1));
                 }
@@ -251,6 +254,10 @@ impl Generator {
             What::Pause => Call::Pause { key: self.paused_key() },
             What::Resume => Call::Resume { key: self.paused_key() },
             What::Limits => Call::Limits { limits: limits(&mut self.rng) },
+            What::CloseLimit => Call::CloseLimit {
+                name: limit_name(&mut self.rng),
+                delay: choose(&mut self.rng, &[0, 1, 3, 12, 100, u64::MAX]),
+            },
             What::Explain => Call::Explain { id, limit: self.limit() },
             What::ExplainKey => {
                 Call::ExplainKey { key: self.mix.key(&mut self.rng), limit: self.limit() }

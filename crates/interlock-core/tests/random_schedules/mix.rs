@@ -96,14 +96,22 @@ impl Mix {
 /// Names of limits: limited by themselves, by a prefix, or not at all.
 const NAMES: [&[u8]; 5] = [b"bank", b"host:a", b"host:b", b"t", b"z%, "];
 
-/// Limits of a queue, mostly small.
+pub fn limit_name(rng: &mut Rng) -> Vec<u8> {
+    choose(rng, &NAMES).to_vec()
+}
+
+/// Limits of a queue, mostly small, and rates of short times.
 pub fn limits(rng: &mut Rng) -> Limits {
     let all: [(&str, &[u32]); 4] =
         [("bank", &[1, 1, 2, 4]), ("host:*", &[1, 2, 3]), ("*", &[1, 2, 5]), ("t", &[1, 3])];
     let mut text = Vec::new();
     for (name, tried) in all {
         if rng.usize(0..3) > 0 {
-            text.push(format!("{name}={}", choose(rng, tried)));
+            let rate = choose(rng, &["1/3:1", "1/10:1", "2/5:2", "3/10:4", "1/40:3"]);
+            text.push(match rng.usize(0..3) {
+                0 => format!("{name}={rate}"),
+                _ => format!("{name}={}", choose(rng, tried)),
+            });
         }
     }
     Limits::parse(text.join("\x1f").as_bytes()).expect("it is well formed")

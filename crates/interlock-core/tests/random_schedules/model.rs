@@ -5,10 +5,12 @@
 //! a message is ready is asked by looking at every message before it. The lines that
 //! implement a clause have its number.
 
+use std::collections::BTreeMap;
+
 use interlock_core::queue::schedules::trace::{Answer, Call, Granted, PutAnswer, PutCall, Step};
 use interlock_core::queue::types::{Kind, Options, Stats, Then, Time};
 
-use crate::limits::Named;
+use crate::limits::{Named, Times};
 
 /// Most that falls due in one call (clause 20).
 const DUE_PER_CALL: usize = 1_000;
@@ -73,6 +75,8 @@ pub struct Model {
     pub(crate) paused_keys: Vec<usize>,
     /// Every key ever named.
     pub(crate) names: Vec<Vec<u8>>,
+    /// By limit name.
+    pub(crate) times: BTreeMap<Vec<u8>, Times>,
     /// The last id or sequence drawn; both come from one counter.
     number: u64,
     token: u64,
@@ -94,6 +98,7 @@ impl Model {
             paused: false,
             paused_keys: Vec::new(),
             names: Vec::new(),
+            times: BTreeMap::new(),
             number: 0,
             token: 0,
             counts: Stats::default(),
@@ -156,7 +161,11 @@ impl Model {
             Call::Pause { key } => Answer::Bool(self.pause(key.as_deref())),
             Call::Resume { key } => Answer::Bool(self.resume(key.as_deref())),
             Call::Limits { limits } => {
-                self.options.limits = limits.clone();
+                self.declare(limits);
+                Answer::Done
+            }
+            Call::CloseLimit { name, delay } => {
+                self.close(name, *delay);
                 Answer::Done
             }
             Call::Explain { .. } | Call::ExplainKey { .. } => {
@@ -405,6 +414,8 @@ impl Model {
             message.phase = Phase::Leased { token: self.token, since: self.now, deadline };
             message.limit.forget();
             granted.push(Granted { id: message.id, token: self.token, attempt: message.attempt });
+            let names = message.limit.names.clone();
+            self.charge(&names);
         }
         Answer::Leased(granted)
     }

@@ -12,7 +12,7 @@ pub struct Tally {
 }
 
 /// Each must come at least once in a run of [`ENOUGH`] calls.
-const SITUATIONS: [&str; 76] = [
+const SITUATIONS: [&str; 78] = [
     "put",
     "put known",
     "put full",
@@ -73,7 +73,9 @@ const SITUATIONS: [&str; 76] = [
     "explain held",
     "explain paused",
     "explain limit reached",
+    "explain rate used up",
     "limits",
+    "close limit",
     "stats limited",
     "explain barrier between",
     "explain two keys",
@@ -171,6 +173,7 @@ impl Tally {
             (_, Answer::Dead(dead)) if dead.len() > 1 => "dead letters",
             (Call::Tick, _) => "tick",
             (Call::Limits { .. }, _) => "limits",
+            (Call::CloseLimit { .. }, _) => "close limit",
             (_, Answer::Ids(ids)) if ids.len() > 1 => "cancel all",
             _ => return,
         };
@@ -197,6 +200,9 @@ impl Tally {
             }
             if !node.limits.is_empty() {
                 self.add("explain limit reached");
+            }
+            if node.limits.iter().any(|full| full.wait.is_some()) {
+                self.add("explain rate used up");
             }
             if node.blocked.len() > 1 {
                 let barrier = node.blocked[0].key.is_none();

@@ -59,9 +59,10 @@ fn tell(queue: &Queue, node: &Node, told: &mut Strings) {
     told.number(node.limits.len() as u64);
     for full in &node.limits {
         told.text(&full.name);
-        told.number(full.most.into());
+        told.optional(full.most.map(u64::from));
         told.number(full.leased.into());
         told.optional(full.keeper);
+        told.optional(full.wait);
         told.number(full.holders.len() as u64);
         full.holders.iter().for_each(|&id| told.number(id));
     }

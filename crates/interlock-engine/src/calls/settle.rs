@@ -5,6 +5,7 @@ use std::ops::Deref;
 
 use interlock_core::queue::calls::lease::Failed;
 use interlock_core::queue::scheduler::Budget;
+use interlock_core::queue::types::limits::BETWEEN;
 
 use crate::queue::results::End;
 use crate::queue::Queue;
@@ -32,6 +33,17 @@ enum How<'a> {
     Release,
     Defer(u64),
     Drop(&'a [u8]),
+    /// As `Nack` or `Defer`, and closes a limit name.
+    Close(Closing<'a>),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Closing<'a> {
+    delay: u64,
+    error: &'a [u8],
+    name: &'a [u8],
+    /// The attempt counts.
+    counts: bool,
 }
 
 /// The answer to a settlement.
@@ -157,13 +169,13 @@ fn acknowledged<A: Args + ?Sized>(
     Some((last.number, id))
 }
 
-const VERBS: [&[u8]; 8] =
-    [b"ACK", b"DONE", b"NACK", b"REJECT", b"EXHAUST", b"RELEASE", b"DEFER", b"DROP"];
+const VERBS: [&[u8]; 9] =
+    [b"ACK", b"DONE", b"NACK", b"REJECT", b"EXHAUST", b"RELEASE", b"DEFER", b"DROP", b"CLOSE"];
 
 fn settlement<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, i: usize) -> Read<Settlement<'a>> {
     let verb = from.take(|| format!("settlements[{i}]"))?;
     if !VERBS.contains(&verb) {
-        let text = "is not ACK, DONE, NACK, REJECT, EXHAUST, RELEASE, DEFER or DROP";
+        let text = "is not ACK, DONE, NACK, REJECT, EXHAUST, RELEASE, DEFER, DROP or CLOSE";
         return from.bad(|| format!("settlements[{i}]"), text);
     }
     let token = from.number(|| format!("settlements[{i}].token"))?;
@@ -185,9 +197,25 @@ fn settlement<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, i: usize) -> Read<
         b"EXHAUST" => How::Exhaust(from.text(MAX_ERROR, || format!("settlements[{i}].error"))?),
         b"DEFER" => How::Defer(from.natural(0, MAX_SPAN, || format!("settlements[{i}].delay"))?),
         b"DROP" => How::Drop(from.text(MAX_ERROR, || format!("settlements[{i}].reason"))?),
+        b"CLOSE" => How::Close(closing(from, i)?),
         _ => How::Release,
     };
     Ok(Settlement { token, id, how })
+}
+
+fn closing<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, i: usize) -> Read<Closing<'a>> {
+    let delay = from.natural(0, MAX_SPAN, || format!("settlements[{i}].delay"))?;
+    let error = from.text(MAX_ERROR, || format!("settlements[{i}].error"))?;
+    let what = || format!("settlements[{i}].name");
+    let name = from.text(MAX_TEXT, what)?;
+    if name.is_empty() {
+        return from.bad(what, "is empty");
+    }
+    if name.contains(&BETWEEN) {
+        return from.bad(what, "has the byte 0x1F");
+    }
+    let counts = from.natural(0, 1, || format!("settlements[{i}].counts"))? == 1;
+    Ok(Closing { delay, error, name, counts })
 }
 
 /// Settlements for which room is made before they are read, at most.
@@ -216,10 +244,21 @@ impl Queue {
             s.clear_suspect(one.token, one.id);
             return Answer::Lost;
         };
-        let failed = match one.how {
-            How::Ack | How::Done(_) => unreachable!("as just seen"),
+        let how = match one.how {
+            How::Close(Closing { delay, error, name, counts }) => {
+                s.close_limit_within(name, delay);
+                if counts {
+                    How::Nack(Some(delay), error)
+                } else {
+                    How::Defer(delay)
+                }
+            }
+            how => how,
+        };
+        let failed = match how {
+            How::Ack | How::Done(_) | How::Close(_) => unreachable!("as just seen"),
             How::Release | How::Defer(_) => {
-                let released = match one.how {
+                let released = match how {
                     How::Defer(delay) => s.defer_within(handle, delay),
                     _ => s.release_within(handle),
                 };

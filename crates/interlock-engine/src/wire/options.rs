@@ -40,9 +40,11 @@ pub enum QueueOption {
     Durability,
     /// µs for which a dead letter is kept; 0 for no limit.
     DeadTtl,
-    /// Concurrency limits (clause 26): entries `NAME=N`, separated by the byte 0x1F, N 1 or more. A
-    /// NAME that ends in `*` is a prefix; the exact name, then the longest prefix, counts. Each
-    /// name once; returned sorted by NAME.
+    /// Concurrency limits (clause 26): entries `NAME=N`, and rates (clause 27): entries
+    /// `NAME=N/PER:BURST`, PER in µs, separated by the byte 0x1F. N and BURST are 1 or more, PER at
+    /// least N, and a burst takes at most 31 years to come back. A NAME that ends in `*` is a
+    /// prefix; the exact name, then the longest prefix, counts. Each name once; returned sorted by
+    /// NAME.
     Limits,
 }
 
@@ -129,7 +131,7 @@ pub enum MessageOption {
     Result,
     /// `1`: its consumer leaves it out of the log of handled messages.
     Quiet,
-    /// Names of concurrency limits (clause 26), 1 to {MAX_LIMIT_NAMES}, separated by the byte 0x1F.
+    /// Names of limits (clauses 26 and 27), 1 to {MAX_LIMIT_NAMES}, separated by the byte 0x1F.
     /// Returned sorted by their bytes, each once.
     Limit,
     /// Maximum number of attempts; 0 for no limit (clause 10).
@@ -264,9 +266,11 @@ pub struct Declared {
     pub durability: Durability,
     /// µs for which a dead letter is kept; 0 for no limit. `None`: without limit.
     pub dead_ttl: Option<u64>,
-    /// Concurrency limits (clause 26): entries `NAME=N`, separated by the byte 0x1F, N 1 or more. A
-    /// NAME that ends in `*` is a prefix; the exact name, then the longest prefix, counts. Each
-    /// name once; returned sorted by NAME.
+    /// Concurrency limits (clause 26): entries `NAME=N`, and rates (clause 27): entries
+    /// `NAME=N/PER:BURST`, PER in µs, separated by the byte 0x1F. N and BURST are 1 or more, PER at
+    /// least N, and a burst takes at most 31 years to come back. A NAME that ends in `*` is a
+    /// prefix; the exact name, then the longest prefix, counts. Each name once; returned sorted by
+    /// NAME.
     pub limits: Limits,
 }
 

@@ -182,7 +182,7 @@ fn a_refused_call_changes_nothing() {
         ),
         (
             "settle c 2 ack 5 6",
-            "BADARG il1_settle: settlements[1] is not ACK, DONE, NACK, REJECT, EXHAUST, RELEASE, DEFER or DROP",
+            "BADARG il1_settle: settlements[1] is not ACK, DONE, NACK, REJECT, EXHAUST, RELEASE, DEFER, DROP or CLOSE",
         ),
         (
             "settle c 2 DEFER 5 6 -1",

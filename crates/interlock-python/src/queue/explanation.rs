@@ -38,7 +38,8 @@ fn to_node<'py>(py: Python<'py>, node: &Node) -> PyResult<Bound<'py, PyTuple>> {
 fn to_full<'py>(py: Python<'py>, full: &LimitFull) -> PyResult<Bound<'py, PyTuple>> {
     let holders = PyTuple::new(py, &full.holders)?;
     let name = PyBytes::new(py, &full.name);
-    (name, full.most, full.leased, full.keeper, holders).into_pyobject(py)
+    let wait = full.wait.map(|micros| micros as f64 / 1e6);
+    (name, full.most, full.leased, full.keeper, wait, holders).into_pyobject(py)
 }
 
 fn to_blocker<'py>(py: Python<'py>, blocker: &Blocker) -> PyResult<Bound<'py, PyTuple>> {

@@ -379,6 +379,20 @@ impl Lease {
         queue.say(py)
     }
 
+    /// Close a limit name to all messages for this many seconds, if the lease was not lost.
+    fn _close(&self, py: Python<'_>, limit: &str, delay: &Bound<'_, PyAny>) -> PyResult<()> {
+        let delay = micros(delay, "RetryAfter(): seconds")?;
+        let queue = self.queue.get();
+        queue.check_fork(py);
+        queue.core.call(|scheduler, now| {
+            scheduler.tick(now);
+            if scheduler.holds(self.handle) {
+                scheduler.close_limit(now, limit.as_bytes(), delay);
+            }
+        });
+        Ok(())
+    }
+
     /// Sets the deadline to this many seconds from now. Raises LeaseLost as `ack` does.
     pub fn extend(&self, py: Python<'_>, seconds: &Bound<'_, PyAny>) -> PyResult<()> {
         let by = micros(seconds, "extend(): seconds")?;
@@ -470,6 +484,9 @@ impl Lease {
         let on = self.queue.bind(py).getattr("_retry_on")?;
         let judged = judged(error, &on)?;
         let text = judged.getattr("text")?;
+        if let Some(limit) = judged.getattr("limit")?.extract::<Option<String>>()? {
+            self._close(py, &limit, &judged.getattr("delay")?)?;
+        }
         match judged.getattr("how")?.cast::<PyString>()?.to_str()? {
             "reject" => self.reject(py, &text),
             "give_up" => self._give_up(py, &text),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 
 from interlock.client.faces.aio_lease import AsyncRemoteLease
@@ -16,7 +16,7 @@ from interlock.explanation import Explanation
 from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Put, QueuedMessage, State, Stats
 from interlock.retry import Retry, Seconds
 from interlock.roots import Roots
-from interlock.runtime.concurrency import Names
+from interlock.runtime.concurrency import Limits, Names
 from interlock.runtime.limits import MAX_WALKED
 
 if TYPE_CHECKING:
@@ -333,7 +333,7 @@ class AsyncRemoteQueue(Generic[T]):
         dedup_window: Seconds | None = None,
         durability: Durability | None = None,
         dead_ttl: Seconds | None = None,
-        limits: Mapping[str, int] | None = None,
+        limits: Limits | None = None,
         # /wire
         retry: Retry | None = None,
     ) -> DeclaredOptions:

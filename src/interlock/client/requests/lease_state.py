@@ -161,6 +161,12 @@ class LeaseState(Generic[T]):
 
     def _failing(self, failure: Failure) -> wire.Settlement:
         """Return the settlement for a handler that raised."""
+        if failure.limit is not None:
+            self._gone(SETTLED)
+            return wire.closing(
+                self.token, self.id, failure.delay or 0.0, failure.whole, failure.limit,
+                failure.how == "nack",
+            )  # fmt: skip
         if failure.how == "nack":
             return self.nacking(failure.delay, failure.whole)
         if failure.how == "give_up":

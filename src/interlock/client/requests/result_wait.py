@@ -290,6 +290,9 @@ def _full_limit(
     have."""
     own = {one.own for one in stuck}
     for full in root.limits:
+        # Time ends the wait for a rate.
+        if full.most is None:
+            continue
         if sum((wait.queue, id) in own for id in full.holders) >= full.most:
             return full
     return None

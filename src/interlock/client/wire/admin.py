@@ -478,9 +478,10 @@ def _node(parts: Parts) -> ExplainNode:
 
 
 def _full(parts: Parts) -> FullLimit:
-    name, most, leased, keeper = parts.text(), parts.number(), parts.number(), parts.maybe()
+    name, most, leased, keeper = parts.text(), parts.maybe(), parts.number(), parts.maybe()
+    next_in = parts.seconds()
     holders = tuple(int(id) for id in parts.some(parts.number()))
-    return FullLimit(name, most, leased, keeper, holders)
+    return FullLimit(name, most, leased, keeper, next_in, holders)
 
 
 def _blocker(parts: Parts) -> Blocker:

@@ -125,6 +125,14 @@ def word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options in terms of JSON: a rate as the command line takes it."""
+    found = dict(options)
+    limits = found["limits"].items()
+    found["limits"] = {name: v if isinstance(v, int) else str(v) for name, v in limits}
+    return found
+
+
 def _flat(found: Mapping[Any, Argument]) -> tuple[Argument, ...]:
     return tuple(part for one in found.items() for part in one)
 

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypedDict
 
 from interlock.retry import Retry, Seconds
+from interlock.runtime.concurrency import Limits
 
 
 class Option(NamedTuple):
@@ -21,7 +21,7 @@ class Option(NamedTuple):
     unbounded: bool = False
     """None is allowed, and means 0."""
     limits: bool = False
-    """A mapping of names to numbers."""
+    """A mapping of names to numbers and rates."""
 
 
 OPTIONS = (
@@ -101,5 +101,5 @@ class DeclaredOptions(TypedDict, total=False):
     dedup_window: Seconds
     durability: Durability
     dead_ttl: Seconds | None
-    limits: Mapping[str, int]
+    limits: Limits
     retry: Retry

@@ -219,6 +219,15 @@ def deferring(token: int, id: int, delay: float) -> Settlement:
     return ("DEFER", token, id, micros(delay))
 
 
+def closing(token: int, id: int, delay: float, error: str, limit: str, counts: bool) -> Settlement:
+    """Return the settlement that returns the message to its position after `delay` seconds, and
+    closes a limit name to all messages until then.
+
+    `counts`: the attempt failed, as by `nacking`; else as by `deferring`.
+    """
+    return ("CLOSE", token, id, micros(delay), text(error), limit.encode(), int(counts))
+
+
 def text(value: str) -> bytes:
     """Return an error or a reason, cut to the limit of the wire."""
     return kept(value, MAX_ERROR).encode()
@@ -226,7 +235,9 @@ def text(value: str) -> bytes:
 
 def _as_before(one: Settlement) -> Settlement:
     """Return a settlement for an older server that keeps shorter errors, and knows neither DEFER
-    nor DROP."""
+    nor DROP nor CLOSE."""
+    if one[0] == "CLOSE":
+        one = ("NACK", *one[1:5])
     if one[0] == "DEFER":
         return ("NACK", *one[1:], b"deferred")
     if one[0] == "DROP":

@@ -59,8 +59,8 @@ def cases() -> Iterator[Case]:
     yield from sorted(_registered.values(), key=lambda case: case.clause)
 
 
-BAD_CALL = 26
-"""Number of the contract's last section, "What a bad call gets"."""
+BAD_CALL = 99
+"""Behind all clauses: the contract's last section, "What a bad call gets"."""
 
 _OF_CASES = re.compile(r"c\d\d_\w+|bad_calls")
 _registered: dict[str, Case] = {}

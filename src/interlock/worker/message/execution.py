@@ -213,9 +213,14 @@ class Outcome:
     error: str = ""
     expected: str = "acked"
     """The engine's answer, if it agrees with the worker."""
+    limit: str | None = None
+    """Limit name that is closed to all messages for ``delay`` seconds."""
 
     def settlement(self, token: int, id: int) -> wire.Settlement:
         """Return the settlement of a message, as the engine takes it."""
+        if self.limit is not None:
+            delay, counts = self.delay or 0.0, self.how == "nack"
+            return wire.closing(token, id, delay, self.error, self.limit, counts)
         if self.how == "ack":
             return wire.acking(token, id, self.result)
         if self.how == "nack":
@@ -289,21 +294,29 @@ def judge(retry: Retry, lease: TaskLease, error: BaseException, what: str = "rai
         return Outcome("drop", error=EXPIRED + text, expected="dropped")
     found = consumer.judge(retry, lease, error, what)  # type: ignore[arg-type]
     if found.how == "nack":
-        return failure(retry, lease, found.whole, found.delay)
+        return failure(retry, lease, found.whole, found.delay, found.limit)
     if found.how == "reject":
         return Outcome("reject", error=found.whole, expected="dead")
     if found.how == "defer":
-        return Outcome("defer", delay=found.delay, error=found.text, expected="released")
+        return Outcome(
+            "defer", delay=found.delay, error=found.text, expected="released", limit=found.limit
+        )
     expected = "dead" if retry.then == "dead" else "held"
     return Outcome("exhaust", error=found.whole, expected=expected)
 
 
-def failure(retry: Retry, lease: TaskLease, error: str, delay: float | None = None) -> Outcome:
+def failure(
+    retry: Retry,
+    lease: TaskLease,
+    error: str,
+    delay: float | None = None,
+    limit: str | None = None,
+) -> Outcome:
     """Return that an attempt is used up; the message is redelivered after `delay` seconds, or after
     the backoff of its policy."""
     again = retry.attempts is None or lease.attempt < retry.attempts
     expected = "retried" if again else "dead" if retry.then == "dead" else "held"
-    return Outcome("nack", delay=delay, error=error, expected=expected)
+    return Outcome("nack", delay=delay, error=error, expected=expected, limit=limit)
 
 
 class Witness(Protocol):

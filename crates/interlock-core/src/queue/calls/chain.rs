@@ -183,12 +183,14 @@ impl<P> Scheduler<P> {
         if search.targets.contains(&end) {
             return None;
         }
-        let full = self.full_names(end, |holders| {
+        let full = self.full_names(end, self.now, |holders| {
             let stuck = holders.filter(|at| search.targets.contains(at));
             stuck.map(|at| self.records[at].id).collect()
         });
         full.into_iter().find(|full| {
-            full.holders.len() + usize::from(full.keeper.is_some()) >= full.most as usize
+            full.most.is_some_and(|most| {
+                full.holders.len() + usize::from(full.keeper.is_some()) >= most as usize
+            })
         })
     }
 

@@ -1,5 +1,5 @@
-//! Deadlines, backoffs, delays and the age of dead letters (clauses 8, 9, 10, 12, 20): every call first applies
-//! what is due, at most a thousand at once.
+//! Deadlines, backoffs, delays, rates and the age of dead letters (clauses 8, 9, 10, 12, 20, 27): every call first
+//! applies what is due, at most a thousand at once.
 
 use crate::key::{Key, KeyRef};
 use crate::queue::parts::batches::Told;
@@ -72,6 +72,7 @@ impl<P> Scheduler<P> {
             return Some(0);
         }
         let mut first = self.watch.next_look().min(self.leases.first_deadline());
+        first = first.min(self.gate.next_time());
         for due in [self.backoffs.first(), self.delays.first()].into_iter().flatten() {
             first = first.min(due.at);
         }
@@ -97,6 +98,9 @@ impl<P> Scheduler<P> {
         let mut left = self.expire_batches(CALL_LIMIT, budget);
         while left > 0 && self.apply_next(budget) {
             left -= 1;
+        }
+        if self.gate.next_time() <= self.now {
+            self.gate.open(self.now, CALL_LIMIT);
         }
         for _ in 0..self.dead.expire(self.now, left) {
             self.counts.note(Happened::DeadExpired);

@@ -285,7 +285,7 @@ impl<P> Scheduler<P> {
     pub fn redeclare(&mut self, options: Options) {
         self.dead.set_bounds(options.max_dead, options.dead_ttl);
         self.dedup.set_window(options.dedup_window);
-        self.gate.declare(&options.limits);
+        self.declare_limits(options.limits.clone());
         self.options = options;
         self.earliest_due = 0;
     }

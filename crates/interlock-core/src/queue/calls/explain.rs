@@ -185,7 +185,7 @@ impl<P> Scheduler<P> {
             paused,
             limits: match message.state {
                 Some(State::Ready) if message.flags & LIMITED != 0 => {
-                    self.full_names(at, |holders| self.name_all(holders, walk))
+                    self.full_names(at, now, |holders| self.name_all(holders, walk))
                 }
                 _ => Vec::new(),
             },

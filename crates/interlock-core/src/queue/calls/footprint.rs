@@ -2,7 +2,6 @@
 //! it counts.
 
 use crate::queue::parts::delays::Delays;
-use crate::queue::parts::gate::Gate;
 use crate::queue::parts::lane::Lanes;
 use crate::queue::parts::ready::Ready;
 use crate::queue::parts::records::Records;
@@ -71,7 +70,7 @@ impl<P> Scheduler<P> {
             self.backoffs = Timers::default();
             self.delays = Delays::default();
             self.barriers.compact();
-            self.gate = Gate::new(&self.options.limits);
+            self.gate.compact();
         }
         idle
     }

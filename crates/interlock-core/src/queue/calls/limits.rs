@@ -1,4 +1,5 @@
-//! Choosing what is leased where messages carry limit names (clause 26). Queues without any do not come here.
+//! Choosing what is leased where messages carry limit names (clauses 26 and 27). Queues without any do not
+//! come here.
 
 use crate::queue::parts::ready::Ticket;
 use crate::queue::scheduler::Scheduler;
@@ -20,8 +21,35 @@ impl<P> Scheduler<P> {
     /// Other limits, from now on. Leases stay as they are.
     pub fn set_limits(&mut self, now: Time, limits: Limits) {
         self.begin(now, || Call::Limits { limits: limits.clone() });
-        self.gate.declare(&limits);
+        self.declare_limits(limits);
+    }
+
+    /// Like `set_limits`, within a call that has begun. What keepers keep is free.
+    pub(in crate::queue) fn declare_limits(&mut self, limits: Limits) {
+        if limits != self.options.limits {
+            self.release_keepers(|_, _| true);
+            self.gate.declare(&limits, self.now);
+            self.await_times();
+        }
         self.options.limits = limits;
+    }
+
+    /// Closes a limit name to all messages for a time, µs (clause 27).
+    pub fn close_limit(&mut self, now: Time, name: &[u8], delay: u64) {
+        self.begin(now, || Call::CloseLimit { name: name.to_vec(), delay });
+        self.close_limit_within(name, delay);
+    }
+
+    /// Like `close_limit`, within a call that has begun.
+    pub fn close_limit_within(&mut self, name: &[u8], delay: u64) {
+        self.gate.close(name, self.now.saturating_add(delay), self.now);
+        self.await_times();
+    }
+
+    /// The gate may have changed the time at which a message may next have room.
+    #[inline]
+    pub(in crate::queue) fn await_times(&mut self) {
+        self.earliest_due = self.earliest_due.min(self.gate.next_time());
     }
 
     /// The first message of a kind, by clause 6.
@@ -44,9 +72,9 @@ impl<P> Scheduler<P> {
         }
     }
 
-    /// Returns whether the name that a candidate waits for is full again. It is then set aside as before.
+    /// Returns whether what a candidate waits for refuses it again. It is then set aside as before.
     pub(in crate::queue) fn waits_on(&mut self, candidate: Candidate) -> bool {
-        let waits = candidate.offered && self.gate.waits_on(candidate.ticket.message);
+        let waits = candidate.offered && self.gate.waits_on(candidate.ticket.message, self.now);
         if waits {
             self.refuse(candidate);
         }
@@ -55,7 +83,7 @@ impl<P> Scheduler<P> {
 
     /// Returns whether each name of a message has room.
     pub(in crate::queue) fn has_room(&self, at: u32) -> bool {
-        self.records[at].flags & LIMITED == 0 || self.gate.has_room(at)
+        self.records[at].flags & LIMITED == 0 || self.gate.has_room(at, self.now)
     }
 
     /// Sets aside a candidate that has no room. Returns whether it did not wait there before.
@@ -63,7 +91,9 @@ impl<P> Scheduler<P> {
         self.take(candidate);
         let Candidate { ticket, keyed, .. } = candidate;
         self.records.set_refused(ticket.message, true);
-        self.gate.refuse(ticket.message, ticket, keyed)
+        let moved = self.gate.refuse(ticket.message, ticket, keyed, self.now);
+        self.await_times();
+        moved
     }
 
     /// Removes the first message of a kind that is not paused and has room.
@@ -93,35 +123,46 @@ impl<P> Scheduler<P> {
         }
     }
 
-    /// A message that has room is about to be leased: it takes a slot of each of its names.
+    /// A message that has room is about to be leased: it takes a slot of each of its names, and is charged to
+    /// its rates.
     pub(in crate::queue) fn take_slots(&mut self, at: u32) {
         if self.records[at].flags & LIMITED != 0 {
-            self.gate.lease(at);
+            self.gate.lease(at, self.now);
             self.records.set_refused(at, false);
+            self.await_times();
         }
     }
 
-    /// A key was paused: the keepers that have it keep nothing any more.
-    pub(in crate::queue) fn release_keepers(&mut self) {
+    /// Some keepers keep nothing any more.
+    pub(in crate::queue) fn release_keepers(&mut self, which: impl Fn(&Self, u32) -> bool) {
         for at in self.gate.keepers() {
-            if self.lanes.paused_lane(self.records[at].first_edge).is_some() {
+            if which(&*self, at) {
                 self.records.set_refused(at, false);
-                if let Some((ticket, keyed)) = self.gate.release(at) {
+                if let Some((ticket, keyed)) = self.gate.release(at, self.now) {
                     self.ready.push(keyed, ticket, false);
                 }
             }
         }
+        self.await_times();
     }
 
-    /// The full names of a ready message, for an explanation; `named` chooses the leased messages that it
+    /// A key was paused: the keepers that have it keep nothing any more.
+    pub(in crate::queue) fn release_paused_keepers(&mut self) {
+        self.release_keepers(|s, at| s.lanes.paused_lane(s.records[at].first_edge).is_some());
+    }
+
+    /// The names that refuse a ready message, for an explanation; `named` chooses the leased messages that it
     /// names.
     pub(in crate::queue) fn full_names(
         &self,
         at: u32,
+        now: Time,
         mut named: impl FnMut(&mut dyn Iterator<Item = u32>) -> Vec<u64>,
     ) -> Vec<LimitFull> {
         let full = |full: crate::queue::parts::gate::Full<'_>| {
-            let leases = self.leases.all().take(LOOKED_AT).map(|(_, lease)| lease.message);
+            // Leases do not hold up what only time refuses.
+            let most = if full.lacks_slot { LOOKED_AT } else { 0 };
+            let leases = self.leases.all().take(most).map(|(_, lease)| lease.message);
             let mut holders: Vec<(u64, u32)> = leases
                 .filter(|&one| self.gate.has_name(one, full.name))
                 .map(|one| (self.records[one].id, one))
@@ -132,10 +173,11 @@ impl<P> Scheduler<P> {
                 most: full.most,
                 leased: full.leased,
                 keeper: full.keeper.map(|at| self.records[at].id),
+                wait: full.wait,
                 holders: named(&mut holders.into_iter().map(|(_, at)| at)),
             }
         };
-        self.gate.full(at).map(full).collect()
+        self.gate.full(at, now).map(full).collect()
     }
 }
 

@@ -259,7 +259,7 @@ impl<P> Scheduler<P> {
             Some(key) => {
                 let paused = self.lanes.set_paused(key, true).is_some();
                 if paused && !self.gate.is_idle() {
-                    self.release_keepers();
+                    self.release_paused_keepers();
                 }
                 paused
             }
@@ -293,7 +293,8 @@ impl<P> Scheduler<P> {
         self.records.set_paused(ticket.message, true);
         if self.records[ticket.message].flags & LIMITED != 0 {
             self.records.set_refused(ticket.message, false);
-            self.gate.pause(ticket.message);
+            self.gate.pause(ticket.message, self.now);
+            self.await_times();
         }
         let (depth, records) = (self.lanes.lane(lane).depth as usize, &self.records);
         self.pauses.park(ticket, lane, depth, |ticket| records.is_paused(ticket));

@@ -26,7 +26,8 @@ impl<P> Scheduler<P> {
     ) -> Option<P> {
         let removed = self.records.remove(at);
         if removed.flags & LIMITED != 0 {
-            self.gate.leave(at);
+            self.gate.leave(at, self.now);
+            self.await_times();
         }
         let mut sequence = removed.id;
         if let Some(extra) = self.records.take_extra(&removed) {
@@ -81,7 +82,8 @@ impl<P> Scheduler<P> {
     #[inline(always)]
     pub(in crate::queue) fn free_slots(&mut self, at: u32) {
         if !self.gate.is_idle() && self.records[at].flags & LIMITED != 0 {
-            self.gate.end_lease(at);
+            self.gate.end_lease(at, self.now);
+            self.await_times();
         }
     }
 

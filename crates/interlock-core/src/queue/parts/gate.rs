@@ -1,141 +1,58 @@
-//! Concurrency limits: the names that messages carry, the leased messages of each, and the messages
-//! set aside until a name has room (clause 26).
+//! Concurrency limits and rates: the names that messages carry, the leased messages and the grants of each,
+//! and the messages set aside until a name has room (clauses 26 and 27).
 //!
 //! A message that finds a name full waits for that name, in the name's own line, and is no longer looked
 //! at. When the name has room, the first of its line is *offered*: it is among those that a lease
 //! chooses from. Whatever takes that one away offers the next, so that a lease always sees the first
-//! message of each name with room, and nothing is scanned.
+//! message of each name with room, and nothing is scanned. A name that time opens has an entry among
+//! the times, as long as a message waits for it.
+
+mod carried;
+mod closed;
+mod name;
+mod restore;
 
 use std::collections::BTreeSet;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 
 use hashbrown::{HashMap, HashTable};
 
 use crate::key::KeyRef;
+use crate::queue::parts::gate::carried::{Carried, Names, SlotHasher};
+use crate::queue::parts::gate::name::{Lines, Name, NAMES};
 use crate::queue::parts::ready::Ticket;
 use crate::queue::parts::slab::NONE;
 use crate::queue::types::limits::{joined, names_of, Limits, BETWEEN};
-use crate::queue::types::Kind;
+use crate::queue::types::{Kind, Time};
 
 /// Refusals, after the first, that make a message with several names a keeper.
 const PASSED: u8 = 64;
 
-/// Names of a message at most.
-const NAMES: usize = 8;
-
 /// Names that are kept although no message has them: making one anew costs more than all else that a limit does.
 const IDLE: usize = 64;
 
-/// Messages in line: without keys, and with keys.
-type Lines = [BTreeSet<Ticket>; 2];
-
-#[derive(Debug)]
-struct Name {
-    text: Box<[u8]>,
-    hash: u64,
-    /// `None`: not limited.
-    most: Option<u32>,
-    /// Unsettled messages with the name.
-    unsettled: u32,
-    leased: u32,
-    /// The message that keeps slots until it has one of each of its names.
-    keeper: u32,
-    /// A slot is kept for the keeper.
-    kept: bool,
-    line: Lines,
+/// A thing that a time opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Opens {
+    /// A name, to those in its line.
+    Line(u32),
+    /// All names of a message that keeps something of each.
+    Keeper(u32),
 }
 
-impl Name {
-    fn has_room(&self) -> bool {
-        self.most.is_none_or(|most| self.leased + u32::from(self.kept) < most)
-    }
-}
-
-/// The names of a message, in the order of their bytes.
-#[derive(Clone, Copy, Debug)]
-struct Names {
-    len: u8,
-    places: [u32; NAMES],
-}
-
-impl std::ops::Deref for Names {
-    type Target = [u32];
-
-    fn deref(&self) -> &[u32] {
-        &self.places[..usize::from(self.len)]
-    }
-}
-
-/// Users do not choose the slots of messages, so that any hash that spreads them will do.
-#[derive(Default)]
-struct SlotHasher(u64);
-
-impl Hasher for SlotHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
-    }
-
-    #[inline]
-    fn write_u32(&mut self, slot: u32) {
-        self.0 = (self.0 ^ u64::from(slot)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        // The table takes its highest bits and its lowest ones.
-        self.0 ^ self.0 >> 32
-    }
-}
-
-/// The part of a message that limits need.
-#[derive(Debug)]
-struct Carried {
-    names: Names,
-    /// Its ticket while it is in a line or offered.
-    ticket: Option<Ticket>,
-    keyed: bool,
-    /// The name that it waits for, or `NONE`.
-    waits_for: u32,
-    passed: u8,
-    keeps: bool,
-    /// Number of its first names of which it keeps a slot.
-    slots: u8,
-}
-
-impl Carried {
-    /// Whatever it waited for is forgotten. Returns whether it waited.
-    fn come_up(&mut self, names: &mut [Name], offered: &mut Lines) -> bool {
-        let waited = self.waits_for != NONE;
-        if waited {
-            if let Some(ticket) = self.ticket.take() {
-                offered[usize::from(self.keyed)].remove(&ticket);
-                let line = &mut names[self.waits_for as usize].line;
-                line[usize::from(self.keyed)].remove(&ticket);
-            }
-        }
-        (self.waits_for, self.passed, self.keeps, self.slots) = (NONE, 0, false, 0);
-        waited
-    }
-
-    /// Frees what it keeps.
-    fn drop_kept(&self, names: &mut [Name]) {
-        if self.keeps {
-            for &at in self.names.iter() {
-                let name = &mut names[at as usize];
-                (name.keeper, name.kept) = (NONE, false);
-            }
-        }
-    }
-}
-
-/// A full name of a message that waits: for explanations.
+/// A name that refuses a message that waits: for explanations.
 #[derive(Clone, Copy, Debug)]
 pub struct Full<'a> {
     pub name: &'a [u8],
-    pub most: u32,
+    /// `None`: any number.
+    pub most: Option<u32>,
     pub leased: u32,
-    /// The message for which a slot is kept.
+    /// Another message, for which a slot or a grant is kept.
     pub keeper: Option<u32>,
+    /// µs until its rate or its closing lets the message pass.
+    pub wait: Option<u64>,
+    /// No slot is free.
+    pub lacks_slot: bool,
 }
 
 #[derive(Debug, Default)]
@@ -153,11 +70,17 @@ pub struct Gate {
     offered: Lines,
     /// Messages that wait for a name.
     waiting: usize,
+    /// Times at which something opens, while somebody waits for it.
+    times: BTreeSet<(Time, Opens)>,
+    /// Names that no message has, by the time from which on they may be forgotten.
+    resting: BTreeSet<(Time, u32)>,
+    /// A name had a rate or was closed: names without messages are not all forgotten at once.
+    keeps_times: bool,
 }
 
 impl Gate {
     pub fn new(limits: &Limits) -> Self {
-        Gate { limits: limits.clone(), ..Gate::default() }
+        Gate { limits: limits.clone(), keeps_times: limits.has_rates(), ..Gate::default() }
     }
 
     /// Returns whether no unsettled message has a name.
@@ -191,6 +114,26 @@ impl Gate {
         }
     }
 
+    /// Returns the time at which a message that waits may next have room without a call. `Time::MAX`: at none.
+    #[inline]
+    pub fn next_time(&self) -> Time {
+        self.times.first().map_or(Time::MAX, |(time, _)| *time)
+    }
+
+    /// Offers what time has opened, at most `limit` of it.
+    #[cold]
+    pub fn open(&mut self, now: Time, limit: u32) {
+        for _ in 0..limit {
+            let Some(&(_, opens)) = self.times.first().filter(|(time, _)| *time <= now) else {
+                return;
+            };
+            match opens {
+                Opens::Line(at) => self.offer(at, now),
+                Opens::Keeper(message) => self.advance(message, now),
+            }
+        }
+    }
+
     /// A message enters with these names, joined.
     pub fn enter(&mut self, message: u32, names: &[u8]) {
         let mut known = Names { len: 0, places: [NONE; NAMES] };
@@ -202,39 +145,24 @@ impl Gate {
             false => add(names),
             true => names_of(names).unwrap_or_default().into_iter().take(NAMES).for_each(add),
         }
-        let names = known;
-        self.carried.insert(
-            message,
-            Carried {
-                names,
-                ticket: None,
-                keyed: false,
-                waits_for: NONE,
-                passed: 0,
-                keeps: false,
-                slots: 0,
-            },
-        );
+        self.carried.insert(message, Carried::new(known));
     }
 
     fn carry(&mut self, name: &[u8]) -> u32 {
+        let at = self.place(name);
+        let known = &mut self.names[at as usize];
+        self.idle -= usize::from(known.unsettled == 0);
+        known.unsettled += 1;
+        at
+    }
+
+    /// The place of a name, which is made if it is not known.
+    fn place(&mut self, name: &[u8]) -> u32 {
         let hash = KeyRef::new(name).hash;
         if let Some(at) = self.place_of(hash, name) {
-            let known = &mut self.names[at as usize];
-            self.idle -= usize::from(known.unsettled == 0);
-            known.unsettled += 1;
             return at;
         }
-        let new = Name {
-            text: name.into(),
-            hash,
-            most: self.limits.most(name),
-            unsettled: 1,
-            leased: 0,
-            keeper: NONE,
-            kept: false,
-            line: Lines::default(),
-        };
+        let new = Name::new(name, hash, &self.limits);
         let at = match self.free.pop() {
             Some(at) => {
                 self.names[at as usize] = new;
@@ -245,6 +173,7 @@ impl Gate {
                 self.names.len() as u32 - 1
             }
         };
+        self.idle += 1;
         let names = &self.names;
         self.places.insert_unique(hash, at, |&at| names[at as usize].hash);
         at
@@ -262,44 +191,56 @@ impl Gate {
         joined(&texts)
     }
 
-    /// Returns whether each name of a message has room, or it keeps a slot of each.
-    pub fn has_room(&self, message: u32) -> bool {
+    /// Returns whether each name of a message has room, or it keeps something of each and time lets it pass.
+    pub fn has_room(&self, message: u32, now: Time) -> bool {
         let carried = &self.carried[&message];
-        carried.keeps || carried.names.iter().all(|&at| self.names[at as usize].has_room())
+        match carried.keeps {
+            true => carried.shut_until(&self.names) <= now,
+            false => carried.names.iter().all(|&at| self.names[at as usize].has_room(now)),
+        }
     }
 
-    /// Returns whether the name that a message waits for is full: it was offered, and then others came first.
-    pub fn waits_on(&self, message: u32) -> bool {
+    /// Returns whether a message that was offered must wait as before: others came first, or a handler closed a
+    /// name of it.
+    pub fn waits_on(&self, message: u32, now: Time) -> bool {
         let carried = &self.carried[&message];
-        let waits_for = carried.waits_for;
-        waits_for != NONE && !carried.keeps && !self.names[waits_for as usize].has_room()
+        match carried.waits_for {
+            NONE => false,
+            _ if carried.keeps => !self.has_room(message, now),
+            at => !self.names[at as usize].has_room(now),
+        }
     }
 
-    /// A message that came up has no room: it waits for the first name that is full. Returns whether it did not
-    /// wait for that one before.
-    pub fn refuse(&mut self, message: u32, ticket: Ticket, keyed: bool) -> bool {
-        let carried = &self.carried[&message];
-        let waits_for = carried.waits_for;
-        if self.waits_on(message) {
-            self.stand(message, ticket, keyed);
+    /// A message that came up has no room: it waits for the first name that is full, rates last. Returns whether
+    /// it did not wait for that one before.
+    pub fn refuse(&mut self, message: u32, ticket: Ticket, keyed: bool, now: Time) -> bool {
+        if self.waits_on(message, now) {
+            match self.carried[&message].keeps {
+                true => self.advance(message, now),
+                false => self.stand(message, ticket, keyed),
+            }
             return false;
         }
-        let full = carried.names.iter().copied().find(|&at| !self.names[at as usize].has_room());
-        let carried = self.carried.get_mut(&message).expect("it has names");
-        if waits_for == NONE {
+        let Gate { carried, names, .. } = self;
+        let carried = carried.get_mut(&message).expect("it has names");
+        let full = carried.names.rates_last(names).find(|&at| !names[at as usize].has_room(now));
+        if carried.waits_for == NONE {
             self.waiting += 1;
         } else {
+            names[carried.waits_for as usize].waiting -= 1;
             self.offered[usize::from(keyed)].remove(&ticket);
             carried.passed = (carried.passed + 1).min(PASSED);
         }
         carried.waits_for = full.expect("one of its names is full");
         let passed = carried.passed >= PASSED;
         if passed && self.may_keep(message) {
-            self.keep(message, ticket, keyed);
+            self.keep(message, ticket, keyed, now);
         } else {
+            let waits_for = self.carried[&message].waits_for;
+            self.names[waits_for as usize].waiting += 1;
             self.stand(message, ticket, keyed);
         }
-        self.offer_all(message);
+        self.offer_all(message, now);
         true
     }
 
@@ -316,7 +257,7 @@ impl Gate {
     }
 
     /// A message becomes the keeper of all its names.
-    fn keep(&mut self, message: u32, ticket: Ticket, keyed: bool) {
+    fn keep(&mut self, message: u32, ticket: Ticket, keyed: bool, now: Time) {
         self.offered[usize::from(keyed)].remove(&ticket);
         let carried = self.carried.get_mut(&message).expect("it has names");
         (carried.keeps, carried.slots) = (true, 0);
@@ -324,111 +265,171 @@ impl Gate {
         for &at in carried.names.iter() {
             self.names[at as usize].keeper = message;
         }
-        self.advance(message);
+        self.advance(message, now);
     }
 
-    /// A keeper takes a slot of one name after another, and is offered when it has all.
-    fn advance(&mut self, message: u32) {
-        let carried = self.carried.get_mut(&message).expect("a keeper has names");
-        while let Some(&at) = carried.names.get(usize::from(carried.slots)) {
-            let name = &mut self.names[at as usize];
-            if !name.has_room() {
-                return;
+    /// A keeper takes a slot of one name after another, then a grant of each of its rates. When it has all, it
+    /// is offered as soon as time lets it pass.
+    fn advance(&mut self, message: u32, now: Time) {
+        let Gate { carried, names, offered, times, .. } = self;
+        let carried = carried.get_mut(&message).expect("a keeper has names");
+        if !carried.keeps_all() {
+            let from = carried.slots;
+            let order = carried.names.rates_last(names).skip(usize::from(from));
+            let free = |at: &u32| {
+                let name = &names[*at as usize];
+                name.rate.is_some() || name.has_slot()
+            };
+            let taken: Vec<u32> = order.take_while(free).collect();
+            carried.slots += taken.len() as u8;
+            for &at in &taken {
+                names[at as usize].kept = true;
+                schedule(times, names, at, now);
             }
-            name.kept = true;
-            carried.slots += 1;
+        }
+        if !carried.keeps_all() {
+            return;
         }
         let ticket = carried.ticket.expect("a keeper waits");
-        self.offered[usize::from(carried.keyed)].insert(ticket);
+        let until = carried.shut_until(names);
+        let opens = if until > now && until < Time::MAX { until } else { 0 };
+        move_time(times, &mut carried.opens, opens, Opens::Keeper(message));
+        if until <= now {
+            offered[usize::from(carried.keyed)].insert(ticket);
+        } else {
+            offered[usize::from(carried.keyed)].remove(&ticket);
+        }
     }
 
     /// Offers the first in line of a name, if that has room.
-    fn offer(&mut self, at: u32) {
-        let name = &mut self.names[at as usize];
-        if !name.has_room() {
-            return;
-        }
-        if name.keeper != NONE && !name.kept {
-            let keeper = name.keeper;
-            self.advance(keeper);
+    fn offer(&mut self, at: u32, now: Time) {
+        let keeper = self.names[at as usize].keeper;
+        if keeper != NONE {
+            self.advance(keeper, now);
         }
         let name = &mut self.names[at as usize];
-        if name.has_room() {
+        if name.has_room(now) {
             for (line, offered) in name.line.iter_mut().zip(&mut self.offered) {
                 offered.extend(line.pop_first());
             }
         }
+        schedule(&mut self.times, &mut self.names, at, now);
     }
 
-    fn offer_all(&mut self, message: u32) {
+    fn offer_all(&mut self, message: u32, now: Time) {
         let names = self.carried[&message].names;
-        names.iter().for_each(|&at| self.offer(at));
+        names.iter().for_each(|&at| self.offer(at, now));
     }
 
-    /// A message that has room is leased.
-    pub fn lease(&mut self, message: u32) {
-        let Gate { carried, names, offered, waiting, .. } = self;
-        let carried = carried.get_mut(&message).expect("it has names");
+    /// A message that has room is leased, and charged to its rates.
+    pub fn lease(&mut self, message: u32, now: Time) {
+        let Gate { carried, names, .. } = self;
+        let carried = &carried[&message];
         carried.drop_kept(names);
         for &at in carried.names.iter() {
-            names[at as usize].leased += 1;
+            let name = &mut names[at as usize];
+            name.leased += 1;
+            name.charge(now);
         }
-        *waiting -= usize::from(carried.come_up(names, offered));
-        let carried_names = carried.names;
-        carried_names.iter().for_each(|&at| self.offer(at));
+        self.come_up(message);
+        self.offer_all(message, now);
     }
 
     /// Whatever it waited for is forgotten.
     fn come_up(&mut self, message: u32) {
-        let Gate { carried, names, offered, waiting, .. } = self;
+        let Gate { carried, names, offered, times, .. } = self;
         let carried = carried.get_mut(&message).expect("it has names");
-        *waiting -= usize::from(carried.come_up(names, offered));
+        if carried.waits_for != NONE {
+            self.waiting -= 1;
+            let name = &mut names[carried.waits_for as usize];
+            name.waiting -= u32::from(!carried.keeps);
+            move_time(times, &mut carried.opens, 0, Opens::Keeper(message));
+            if let Some(ticket) = carried.ticket.take() {
+                offered[usize::from(carried.keyed)].remove(&ticket);
+                name.line[usize::from(carried.keyed)].remove(&ticket);
+            }
+        }
+        (carried.waits_for, carried.passed) = (NONE, 0);
+        (carried.keeps, carried.slots) = (false, 0);
     }
 
     /// A message that came up is set aside under a pause.
-    pub fn pause(&mut self, message: u32) {
+    pub fn pause(&mut self, message: u32, now: Time) {
         self.come_up(message);
-        self.offer_all(message);
+        self.offer_all(message, now);
     }
 
     /// A lease of a message ended.
-    pub fn end_lease(&mut self, message: u32) {
+    pub fn end_lease(&mut self, message: u32, now: Time) {
         let names = self.carried[&message].names;
         for &at in names.iter() {
             self.names[at as usize].leased -= 1;
         }
-        names.iter().for_each(|&at| self.offer(at));
+        names.iter().for_each(|&at| self.offer(at, now));
     }
 
     /// A message is settled or cancelled, and is not leased.
-    pub fn leave(&mut self, message: u32) {
-        let Some(mut left) = self.carried.remove(&message) else { return };
-        left.drop_kept(&mut self.names);
-        self.waiting -= usize::from(left.come_up(&mut self.names, &mut self.offered));
-        for &at in left.names.iter() {
-            self.offer(at);
+    pub fn leave(&mut self, message: u32, now: Time) {
+        let Some(carried) = self.carried.get(&message) else { return };
+        let names = carried.names;
+        carried.drop_kept(&mut self.names);
+        self.come_up(message);
+        self.carried.remove(&message);
+        for &at in names.iter() {
+            self.offer(at, now);
             let name = &mut self.names[at as usize];
             name.unsettled -= 1;
             self.idle += usize::from(name.unsettled == 0);
         }
-        if self.carried.is_empty() && self.names.len() > 4 * IDLE {
-            *self = Gate { limits: std::mem::take(&mut self.limits), ..Gate::default() };
+        if self.carried.is_empty() && self.names.len() > 4 * IDLE && !self.keeps_times {
+            *self = Gate::new(&std::mem::take(&mut self.limits));
         } else if self.idle > IDLE {
-            left.names.iter().for_each(|&at| self.forget(at));
+            names.iter().for_each(|&at| self.forget(at, now));
+            self.forget_rested(now);
         }
     }
 
-    /// Forgets a name that no message has.
-    fn forget(&mut self, at: u32) {
+    /// Forgets a name that no message has, now or when its rate is as if nothing had been granted.
+    fn forget(&mut self, at: u32, now: Time) {
         let name = &mut self.names[at as usize];
-        if name.unsettled == 0 {
-            let hash = name.hash;
-            name.text = Box::default();
-            if let Ok(entry) = self.places.find_entry(hash, |&place| place == at) {
-                entry.remove();
-            }
-            self.free.push(at);
-            self.idle -= 1;
+        // It may be forgotten already.
+        if name.unsettled > 0 || name.text.is_empty() || name.rests > 0 {
+            return;
+        }
+        if name.known_until() > now {
+            name.rests = name.known_until();
+            self.resting.insert((name.rests, at));
+            return;
+        }
+        let hash = name.hash;
+        name.text = Box::default();
+        if let Ok(entry) = self.places.find_entry(hash, |&place| place == at) {
+            entry.remove();
+        }
+        self.free.push(at);
+        self.idle -= 1;
+    }
+
+    /// Forgets names that rested, a few for each message that leaves.
+    fn forget_rested(&mut self, now: Time) {
+        for _ in 0..=NAMES {
+            let Some(&(time, at)) = self.resting.first().filter(|(time, _)| *time <= now) else {
+                return;
+            };
+            self.resting.remove(&(time, at));
+            self.names[at as usize].rests = 0;
+            self.forget(at, now);
+        }
+    }
+
+    /// A handler closes a name to all messages until a time.
+    pub fn close(&mut self, name: &[u8], until: Time, now: Time) {
+        self.keeps_times = true;
+        let at = self.place(name);
+        self.names[at as usize].close(until);
+        self.offer(at, now);
+        if self.idle > IDLE {
+            self.forget(at, now);
         }
     }
 
@@ -441,39 +442,45 @@ impl Gate {
         keepers
     }
 
-    /// A key of a keeper was paused: what it keeps is free, and it is ready as if it had just become so.
-    /// Returns its ticket, and whether it has keys.
-    pub fn release(&mut self, message: u32) -> Option<(Ticket, bool)> {
-        let carried = self.carried.get_mut(&message).expect("a keeper has names");
+    /// A keeper keeps nothing any more: a key of it was paused, or there are other limits. It is ready as if it
+    /// had just become so. Returns its ticket, and whether it has keys.
+    pub fn release(&mut self, message: u32, now: Time) -> Option<(Ticket, bool)> {
+        let carried = &self.carried[&message];
         carried.drop_kept(&mut self.names);
         let (ticket, keyed) = (carried.ticket, carried.keyed);
         self.come_up(message);
-        self.offer_all(message);
+        self.offer_all(message, now);
         ticket.map(|ticket| (ticket, keyed))
     }
 
-    /// Other limits, from now on.
-    pub fn declare(&mut self, limits: &Limits) {
-        if *limits == self.limits {
-            return;
-        }
+    /// Other limits, from now on. Nothing keeps slots.
+    pub fn declare(&mut self, limits: &Limits, now: Time) {
         self.limits = limits.clone();
+        self.keeps_times |= limits.has_rates();
         for name in &mut self.names {
-            name.most = self.limits.most(&name.text);
+            name.declare(limits, now);
         }
         // One that is forgotten has nothing in line.
-        (0..self.names.len() as u32).for_each(|at| self.offer(at));
+        (0..self.names.len() as u32).for_each(|at| self.offer(at, now));
     }
 
-    /// The names of a message that have no room for it.
-    pub fn full(&self, message: u32) -> impl Iterator<Item = Full<'_>> {
+    /// The names of a message that refuse it.
+    pub fn full(&self, message: u32, now: Time) -> impl Iterator<Item = Full<'_>> {
         let carried = self.carried.get(&message);
         let names = carried.into_iter().flat_map(|carried| carried.names.iter());
         names.map(|&at| &self.names[at as usize]).filter_map(move |name| {
             let mine = name.kept && name.keeper == message;
-            let most = name.most.filter(|_| !name.has_room() && !mine)?;
-            let keeper = Some(name.keeper).filter(|_| name.kept);
-            Some(Full { name: &name.text, most, leased: name.leased, keeper })
+            let lacks_slot = !mine && !name.has_slot();
+            let until = name.shut_until(mine);
+            let full = Full {
+                name: &name.text,
+                most: name.most,
+                leased: name.leased,
+                keeper: Some(name.keeper).filter(|_| name.kept && !mine),
+                wait: until.checked_sub(now).filter(|&wait| wait > 0 && until < Time::MAX),
+                lacks_slot,
+            };
+            (lacks_slot || until > now).then_some(full)
         })
     }
 
@@ -483,56 +490,10 @@ impl Gate {
         self.carried.get(&message).is_some_and(|carried| carried.names.contains(&at))
     }
 
-    /// Returns the state of a message's wait, for dumps: the name's place among its own from 1 on, how often it was
-    /// passed, whether it keeps slots, and of how many names.
-    pub fn state_of(&self, message: u32) -> (u64, u8, bool, u8) {
-        let carried = &self.carried[&message];
-        let at = carried.names.iter().position(|&at| at == carried.waits_for);
-        (at.map_or(0, |at| at as u64 + 1), carried.passed, carried.keeps, carried.slots)
-    }
-
-    /// A leased message is restored.
-    pub fn restore_leased(&mut self, message: u32) {
-        for &at in self.carried[&message].names.iter() {
-            self.names[at as usize].leased += 1;
-        }
-    }
-
-    /// A message that waited is restored, after all that are leased. False: it cannot wait so.
-    pub fn restore_waiting(
-        &mut self,
-        message: u32,
-        (waits_for, passed, keeps, slots): (u64, u8, bool, u8),
-        ticket: Ticket,
-        keyed: bool,
-    ) -> bool {
-        let Some(carried) = self.carried.get_mut(&message) else { return false };
-        let at = waits_for.checked_sub(1).and_then(|at| carried.names.get(at as usize)).copied();
-        let Some(at) = at.filter(|_| usize::from(slots) <= carried.names.len()) else {
-            return false;
-        };
-        self.waiting += 1;
-        (carried.waits_for, carried.passed) = (at, passed);
-        (carried.keeps, carried.slots) = (keeps, slots);
-        (carried.ticket, carried.keyed) = (Some(ticket), keyed);
-        if !keeps {
-            self.stand(message, ticket, keyed);
-            return true;
-        }
-        for (i, &at) in carried.names.iter().enumerate() {
-            let name = &mut self.names[at as usize];
-            (name.keeper, name.kept) = (message, i < usize::from(slots));
-        }
-        true
-    }
-
-    /// All are restored: the first of each line with room is offered.
-    pub fn restored(&mut self) {
-        for message in self.keepers() {
-            self.advance(message);
-        }
-        for at in 0..self.names.len() as u32 {
-            self.offer(at);
+    /// Frees the memory kept for future messages; no message has a name.
+    pub fn compact(&mut self) {
+        if !self.keeps_times {
+            *self = Gate::new(&self.limits);
         }
     }
 
@@ -542,8 +503,26 @@ impl Gate {
     }
 }
 
-/// Bytes of a message's names and of its place in a line; of a name.
-const OF_A_MESSAGE: usize = 112;
-const OF_A_NAME: usize = 192;
+/// Notes when time opens a name to those in its line.
+fn schedule(times: &mut BTreeSet<(Time, Opens)>, names: &mut [Name], at: u32, now: Time) {
+    let name = &mut names[at as usize];
+    let opens = name.opens_at(now);
+    move_time(times, &mut name.opens, opens, Opens::Line(at));
+}
 
-mod closed;
+fn move_time(times: &mut BTreeSet<(Time, Opens)>, from: &mut Time, to: Time, opens: Opens) {
+    if *from == to {
+        return;
+    }
+    if *from > 0 {
+        times.remove(&(*from, opens));
+    }
+    if to > 0 {
+        times.insert((to, opens));
+    }
+    *from = to;
+}
+
+/// Bytes of a message's names and of its place in a line; of a name.
+const OF_A_MESSAGE: usize = 120;
+const OF_A_NAME: usize = 256;

@@ -7,7 +7,7 @@
 //! | `leases`, `batches` | current leases |
 //! | `lane`, `barrier` | which message is in front of which |
 //! | `ready`, `pauses` | messages that can be leased, and messages set aside |
-//! | `gate` | concurrency limits, and messages that wait for room in one |
+//! | `gate` | concurrency limits and rates, and messages that wait for room in one |
 //! | `delays` | messages that wait for their time |
 //! | `numbers` | ids and sequences, and their times |
 //! | `counts` | counts of messages and events |

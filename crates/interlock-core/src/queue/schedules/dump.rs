@@ -36,7 +36,9 @@ use crate::queue::types::{Options, Retry, RetryPart, State, Stats, Then};
 /// The first byte of a dump. A change of the form takes the next number, and `restore` continues to
 /// read the older ones; `wire/options.toml` says which one a new option came with.
 pub(in crate::queue) const VERSION: u8 = if NEWEST > FORM { NEWEST } else { FORM };
-const FORM: u8 = 4;
+const FORM: u8 = 5;
+/// The last one without rates.
+pub(in crate::queue) const BEFORE_RATES: u8 = 4;
 /// The last one without concurrency limits.
 pub(in crate::queue) const BEFORE_LIMITS: u8 = 3;
 /// The last one without the mark of dead letters.
@@ -84,6 +86,7 @@ impl<P> Scheduler<P> {
             self.dump_message(out, at, message, &numbers);
             sized(out, |out| payload(message.payload.as_ref().expect("a payload"), out));
         }
+        self.gate.dump_times(self.now, out);
         self.dump_batches(out);
         self.dump_barriers(out);
         ids(out, self.ready.late());

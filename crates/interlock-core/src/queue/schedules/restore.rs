@@ -14,9 +14,9 @@ use crate::queue::parts::slab::NONE;
 use crate::queue::scheduler::{Handle, Scheduler};
 use crate::queue::schedules::bytes::{Damaged, Reader};
 use crate::queue::schedules::dump::{
-    kept_stats, ATTEMPT, BEFORE_LIMITS, BEFORE_MARK, DEDUP, EDGE_GRANTED, EDGE_SHARED, ERROR,
-    FIRST_COUNTS, FIRST_VERSION, FLAGS, LANE_PAUSED, LANE_UNFINISHED, LEASE_OF_BATCH, LEASE_TIMED,
-    RETRY, SEQUENCE, SIZE, STATES, SUSPECT, VERSION, WINDOW,
+    kept_stats, ATTEMPT, BEFORE_LIMITS, BEFORE_MARK, BEFORE_RATES, DEDUP, EDGE_GRANTED,
+    EDGE_SHARED, ERROR, FIRST_COUNTS, FIRST_VERSION, FLAGS, LANE_PAUSED, LANE_UNFINISHED,
+    LEASE_OF_BATCH, LEASE_TIMED, RETRY, SEQUENCE, SIZE, STATES, SUSPECT, VERSION, WINDOW,
 };
 use crate::queue::types::limits::{names_of, Limits};
 use crate::queue::types::message::{Message, BARRIER, KEYED, LIMITED, PAUSED, REFUSED};
@@ -74,11 +74,14 @@ impl<P> Scheduler<P> {
         for _ in 0..count {
             s.restore_message(&mut reader, &mut placed, &mut payload)?;
         }
+        if version > BEFORE_RATES {
+            s.gate.restore_times(&mut reader)?;
+        }
         placed.sort_unstable_by_key(|message: &Placed<'_>| message.sequence);
         for message in &mut placed {
             s.restore_place(message, &lanes)?;
         }
-        s.gate.restored();
+        s.gate.restored(s.now);
         s.restore_batches(&mut reader, version)?;
         s.restore_barriers(&mut reader)?;
         for _ in 0..reader.number("count of late messages")? {

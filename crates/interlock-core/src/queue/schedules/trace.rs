@@ -101,6 +101,11 @@ pub enum Call {
     Limits {
         limits: Limits,
     },
+    /// Closes a limit name for `delay` µs (clause 27).
+    CloseLimit {
+        name: Vec<u8>,
+        delay: u64,
+    },
     Explain {
         id: u64,
         limit: usize,
@@ -313,6 +318,10 @@ impl Runner {
             Call::Resume { key } => Answer::Bool(s.resume(now, key.as_deref().map(KeyRef::new))),
             Call::Limits { limits } => {
                 s.set_limits(now, limits.clone());
+                Answer::Done
+            }
+            Call::CloseLimit { name, delay } => {
+                s.close_limit(now, name, *delay);
                 Answer::Done
             }
             Call::Explain { id, limit } => Answer::Explained(s.explain(now, *id, *limit)),

@@ -135,6 +135,10 @@ impl Display for Step {
             Call::Limits { limits } => {
                 line.unless(limits.is_empty(), "limits", escape(&limits.bytes()));
             }
+            Call::CloseLimit { name, delay } => {
+                line.field("name", escape(name));
+                line.field("delay", delay);
+            }
             Call::Explain { id, limit } => {
                 line.field("id", id);
                 line.field("limit", limit);
@@ -290,6 +294,7 @@ fn name(call: &Call) -> &'static str {
         Call::Pause { .. } => "pause",
         Call::Resume { .. } => "resume",
         Call::Limits { .. } => "limits",
+        Call::CloseLimit { .. } => "close_limit",
         Call::Explain { .. } => "explain",
         Call::ExplainKey { .. } => "explain_key",
         Call::Stats => "stats",

@@ -1,30 +1,92 @@
-//! The declared concurrency limits of a queue (clause 26).
+//! The declared limits of a queue: concurrency limits (clause 26) and rates (clause 27).
 //!
 //! ```
-//! use interlock_core::queue::types::limits::Limits;
+//! use interlock_core::queue::types::limits::{Limits, Rate};
 //!
-//! let limits = Limits::parse(b"tenant:*=2\x1fbank=4").unwrap();
-//! assert_eq!(limits.text(), "bank=4\x1ftenant:*=2");
+//! let limits = Limits::parse(b"tenant:*=2\x1fbank=4\x1fapi=10/1000000:20").unwrap();
+//! assert_eq!(limits.text(), "api=10/1000000:20\x1fbank=4\x1ftenant:*=2");
 //! assert_eq!([limits.most(b"bank"), limits.most(b"tenant:7")], [Some(4), Some(2)]);
-//! assert_eq!(limits.most(b"banks"), None);
+//! assert_eq!(limits.rate(b"api"), Some(Rate { interval: 100_000, tolerance: 1_900_000 }));
+//! assert_eq!((limits.most(b"banks"), limits.rate(b"bank")), (None, None));
 //! ```
 
+use std::fmt::{self, Display, Formatter};
+
 use crate::queue::schedules::bytes::{Damaged, Reader};
+use crate::queue::types::Time;
 
 /// The byte between names, and between the entries of a declaration.
 pub const BETWEEN: u8 = 0x1f;
-/// Largest number of a limit.
+/// Largest number of a limit, and largest burst of a rate.
 const MOST: u64 = 1_000_000_000;
+/// Longest time that a burst may take to come back, and longest time of a rate, µs.
+const LONGEST: u64 = 1_000_000_000_000_000;
 
-/// Names and prefixes, each with the number of messages that may be leased at once.
+/// The value declared for a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Value {
+    /// Number of messages that may be leased at once.
+    Most(u32),
+    /// Number of grants in a time, µs, and how many of them at once.
+    Rate { count: u32, per: u64, burst: u32 },
+}
+
+/// A rate in the form of the generic cell rate algorithm, µs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Time that one grant takes from the rate, rounded up.
+    pub interval: u64,
+    /// Time by which grants may be ahead of an even spacing: the interval of a burst without its first.
+    pub tolerance: u64,
+}
+
+impl Rate {
+    /// Returns the latest of the times until which a rate is used up that this rate can cause at `now`.
+    pub fn latest(self, now: Time) -> Time {
+        now.saturating_add(self.tolerance + self.interval)
+    }
+}
+
+impl Value {
+    fn parse(text: &[u8]) -> Result<Self, &'static str> {
+        if !text.contains(&b'/') {
+            let most = whole(text).filter(|&most| (1..=MOST).contains(&most));
+            return most
+                .map(|most| Value::Most(most as u32))
+                .ok_or("has a number that is not 1 to 1,000,000,000");
+        }
+        let rate = || {
+            let (count, rest) = split(text, b'/')?;
+            let (per, burst) = split(rest, b':')?;
+            let (count, per, burst) = (whole(count)?, whole(per)?, whole(burst)?);
+            let counts = [count, burst].iter().all(|number| (1..=MOST).contains(number));
+            let fits = counts
+                && (count..=LONGEST).contains(&per)
+                && per.div_ceil(count).saturating_mul(burst) <= LONGEST;
+            fits.then_some(Value::Rate { count: count as u32, per, burst: burst as u32 })
+        };
+        rate().ok_or("has a rate that is not N/PER:BURST, or is out of range")
+    }
+}
+
+impl Display for Value {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Most(most) => write!(f, "{most}"),
+            Value::Rate { count, per, burst } => write!(f, "{count}/{per}:{burst}"),
+        }
+    }
+}
+
+/// Names and prefixes, each with a number or a rate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// By name; a prefix ends in `*`.
-    entries: Vec<(Box<[u8]>, u32)>,
+    entries: Vec<(Box<[u8]>, Value)>,
 }
 
 impl Limits {
-    /// Reads a declaration: entries `NAME=N`.
+    /// Reads a declaration: entries `NAME=N`, or `NAME=N/PER:BURST` with PER in µs.
     ///
     /// # Errors
     ///
@@ -38,14 +100,10 @@ impl Limits {
             let Some(at) = entry.iter().rposition(|&byte| byte == b'=') else {
                 return Err("has an entry without =");
             };
-            let (name, digits) = (&entry[..at], &entry[at + 1..]);
-            if name.is_empty() {
+            if at == 0 {
                 return Err("has an empty name");
             }
-            let Some(most) = whole(digits).filter(|&most| (1..=MOST).contains(&most)) else {
-                return Err("has a number that is not 1 to 1,000,000,000");
-            };
-            entries.push((name.into(), most as u32));
+            entries.push((entry[..at].into(), Value::parse(&entry[at + 1..])?));
         }
         entries.sort();
         if entries.windows(2).any(|pair| pair[0].0 == pair[1].0) {
@@ -68,13 +126,13 @@ impl Limits {
     /// Returns the declaration as bytes, for dumps and replies.
     pub fn bytes(&self) -> Vec<u8> {
         let mut text = Vec::new();
-        for (name, most) in &self.entries {
+        for (name, value) in &self.entries {
             if !text.is_empty() {
                 text.push(BETWEEN);
             }
             text.extend_from_slice(name);
             text.push(b'=');
-            text.extend_from_slice(most.to_string().as_bytes());
+            text.extend_from_slice(value.to_string().as_bytes());
         }
         text
     }
@@ -83,29 +141,55 @@ impl Limits {
         self.entries.is_empty()
     }
 
-    /// Returns the number for a name: that of the name itself, or else of its longest prefix.
-    /// `None`: the name is not limited.
+    /// Returns whether a name may have a rate.
+    pub fn has_rates(&self) -> bool {
+        self.entries.iter().any(|(_, value)| matches!(value, Value::Rate { .. }))
+    }
+
+    /// Returns the number of messages of a name that may be leased at once. `None`: any number.
     pub fn most(&self, name: &[u8]) -> Option<u32> {
-        let found = |key: &[u8]| {
-            let at = self.entries.binary_search_by(|(name, _)| (**name).cmp(key)).ok()?;
-            Some(self.entries[at].1)
-        };
-        if name.last() != Some(&b'*') {
-            if let Some(most) = found(name) {
-                return Some(most);
+        match self.find(name)? {
+            Value::Most(most) => Some(most),
+            Value::Rate { .. } => None,
+        }
+    }
+
+    /// Returns the rate of a name. `None`: it has none.
+    pub fn rate(&self, name: &[u8]) -> Option<Rate> {
+        match self.find(name)? {
+            Value::Most(_) => None,
+            Value::Rate { count, per, burst } => {
+                let interval = per.div_ceil(count.into());
+                Some(Rate { interval, tolerance: interval * u64::from(burst - 1) })
             }
         }
-        let prefixes = self.entries.iter().filter_map(|(key, most)| {
+    }
+
+    /// Returns the value for a name: that of the name itself, or else of its longest prefix.
+    fn find(&self, name: &[u8]) -> Option<Value> {
+        if name.last() != Some(&b'*') {
+            let at = self.entries.binary_search_by(|(known, _)| (**known).cmp(name));
+            if let Ok(at) = at {
+                return Some(self.entries[at].1);
+            }
+        }
+        let prefixes = self.entries.iter().filter_map(|(key, value)| {
             let prefix = key.strip_suffix(b"*")?;
-            name.starts_with(prefix).then_some((prefix.len(), *most))
+            name.starts_with(prefix).then_some((prefix.len(), *value))
         });
-        prefixes.max().map(|(_, most)| most)
+        prefixes.max().map(|(_, value)| value)
     }
 }
 
 fn whole(digits: &[u8]) -> Option<u64> {
     let plain = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(digits).ok().filter(|_| plain)?.parse().ok()
+}
+
+/// The parts before and behind the first such byte.
+fn split(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().position(|&one| one == byte)?;
+    Some((&text[..at], &text[at + 1..]))
 }
 
 /// The names of a message, sorted, each once. `None`: a name is empty, or there is none.
@@ -142,6 +226,27 @@ mod tests {
         assert_eq!(Limits::parse(b"a=1\x1fa=2"), Err("has a name twice"));
         assert_eq!(Limits::parse(b"a=b=007").unwrap().text(), "a=b=7");
         assert!(Limits::parse(b"").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_rate_is_within_its_bounds_or_refused_with_the_reason() {
+        let wrong = Err("has a rate that is not N/PER:BURST, or is out of range");
+        let bad = ["/1:1", "1/:1", "1/1:", "1/1", "1/1:1:1", "1/1/1:1", "0/1:1", "1/0:1", "1/1:0"];
+        let beyond = ["2/1:1", "1000000001/2000000000:1", "1/1000000000000001:1"];
+        for value in bad.into_iter().chain(beyond).chain(["1/1000000000001:1000"]) {
+            assert_eq!(Limits::parse(format!("a={value}").as_bytes()), wrong, "{value}");
+        }
+        let most = "a=1/1000000000000:1000";
+        assert_eq!(Limits::parse(most.as_bytes()).unwrap().text(), most);
+        assert_eq!(Limits::parse(b"a=03/010:01").unwrap().text(), "a=3/10:1");
+    }
+
+    #[test]
+    fn the_interval_of_a_rate_is_rounded_up_so_that_none_is_above_it() {
+        let limits = Limits::parse(b"*=3/10:2\x1fa=2").unwrap();
+        assert_eq!(limits.rate(b"b"), Some(Rate { interval: 4, tolerance: 4 }));
+        assert_eq!((limits.rate(b"a"), limits.most(b"b")), (None, None));
+        assert!(limits.has_rates() && !Limits::parse(b"a=2").unwrap().has_rates());
     }
 
     #[test]

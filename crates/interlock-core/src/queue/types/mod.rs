@@ -170,16 +170,18 @@ pub struct Node {
     pub blocked: Vec<Blocker>,
 }
 
-/// A concurrency limit that is reached (clause 26).
+/// A limit that refuses a message: it is reached, or its rate is used up, or it is closed (clauses 26 and 27).
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitFull {
     pub name: Vec<u8>,
-    /// Number of messages with the name that may be leased at once.
-    pub most: u32,
+    /// Number of messages with the name that may be leased at once. `None`: any number.
+    pub most: Option<u32>,
     pub leased: u32,
-    /// The message for which one more is kept.
+    /// Another message, for which one more is kept.
     pub keeper: Option<u64>,
-    /// The leased messages with the name, by id, cut at the limit of the explanation.
+    /// µs until time lets the message pass; `None`: it does, or time alone will not.
+    pub wait: Option<u64>,
+    /// Leased messages with the name, if there are as many as may be: by id, cut at the limit of the explanation.
     pub holders: Vec<u64>,
 }
 

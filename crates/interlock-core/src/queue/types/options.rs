@@ -22,9 +22,11 @@ pub struct Options {
     pub dedup_window: u64,
     /// µs for which a dead letter is kept; 0 for no limit.
     pub dead_ttl: u64,
-    /// Concurrency limits (clause 26): entries `NAME=N`, separated by the byte 0x1F, N 1 or more. A
-    /// NAME that ends in `*` is a prefix; the exact name, then the longest prefix, counts. Each
-    /// name once; returned sorted by NAME.
+    /// Concurrency limits (clause 26): entries `NAME=N`, and rates (clause 27): entries
+    /// `NAME=N/PER:BURST`, PER in µs, separated by the byte 0x1F. N and BURST are 1 or more, PER at
+    /// least N, and a burst takes at most 31 years to come back. A NAME that ends in `*` is a
+    /// prefix; the exact name, then the longest prefix, counts. Each name once; returned sorted by
+    /// NAME.
     pub limits: Limits,
 }
 

@@ -13,7 +13,7 @@ pub struct Stats {
     pub delayed: u64,
     /// Messages blocked by an earlier conflicting message, or paused (the queue or a key).
     pub waiting: u64,
-    /// Messages that can be leased now, or wait only for a concurrency limit.
+    /// Messages that can be leased now, or wait only for a limit or a rate.
     pub ready: u64,
     /// Messages being handled.
     pub leased: u64,
@@ -51,8 +51,8 @@ pub struct Stats {
     pub messages_expired: u64,
     /// Dead letters removed because of their age.
     pub dead_expired: u64,
-    /// Those of the ready messages that a lease call found waiting for a concurrency limit (clause
-    /// 26).
+    /// Those of the ready messages that a lease call found waiting for a limit or a rate (clauses
+    /// 26 and 27).
     pub limited: u64,
 }
 

@@ -175,7 +175,7 @@ complete -c interlock -n '_shtab_interlock_using queue configure' -l maxdead -x 
 complete -c interlock -n '_shtab_interlock_using queue configure' -l dedup-window -x -d 'seconds that the dedup string of a settled message is remembered'
 complete -c interlock -n '_shtab_interlock_using queue configure' -l durability -x -d 'always, everysec or none; on a hub with a journal'
 complete -c interlock -n '_shtab_interlock_using queue configure' -l dead-ttl -x -d 'seconds that a dead letter is kept; none: no limit'
-complete -c interlock -n '_shtab_interlock_using queue configure' -l limits -x -d 'concurrency limits, such as bank=4,tenant:*=2; none: no limits'
+complete -c interlock -n '_shtab_interlock_using queue configure' -l limits -x -d 'limits and rates, such as bank=4,tenant:*=2,api=10/1s:20; none: no limits'
 complete -c interlock -n '_shtab_interlock_using queue configure' -l attempts -x -d 'total attempts of a message; none: unlimited'
 complete -c interlock -n '_shtab_interlock_using queue configure' -l first -x -d 'seconds of backoff after the first failure'
 complete -c interlock -n '_shtab_interlock_using queue configure' -l factor -x -d 'factor by which each further backoff grows, 1 or more'

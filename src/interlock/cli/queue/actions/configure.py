@@ -11,6 +11,7 @@ from interlock.cli.queue.subcommand import BAD_INPUT, ask, declare, emit, failed
 if TYPE_CHECKING:
     from interlock.client.admin.operator import Operator
     from interlock.client.request import Argument
+    from interlock.runtime.concurrency import Rate
 
 FLAGS = {
     # wire: flags
@@ -25,7 +26,9 @@ FLAGS = {
     "durability": Flag("--durability", "always, everysec or none; on a hub with a journal", "WORD"),
     "dead_ttl": Flag("--dead-ttl", "seconds that a dead letter is kept; none: no limit", "SECONDS"),
     "limits": Flag(
-        "--limits", "concurrency limits, such as bank=4,tenant:*=2; none: no limits", "LIST"
+        "--limits",
+        "limits and rates, such as bank=4,tenant:*=2,api=10/1s:20; none: no limits",
+        "LIST",
     ),
     "attempts": Flag("--attempts", "total attempts of a message; none: unlimited", "N"),
     "first": Flag("--first", "seconds of backoff after the first failure", "SECONDS"),
@@ -66,7 +69,7 @@ def configure(given: argparse.Namespace) -> int:
         return BAD_INPUT
 
     def work(operator: Operator) -> int:
-        from interlock.client.wire.declaration import NAMED, shown
+        from interlock.client.wire.declaration import NAMED, plain, shown
 
         before = operator.options(given.queue)
         after = operator.change_options(given.queue, changed) if changed else before
@@ -75,6 +78,7 @@ def configure(given: argparse.Namespace) -> int:
             for words in (before, after)
         )
         if given.json:
+            old, new = (plain(options) for options in (old, new))
             differs = {name: [old[name], new[name]] for name in new if old[name] != new[name]}
             emit({"queue": given.queue, "options": new, "changed": differs})
         else:
@@ -122,16 +126,25 @@ def typed(name: str, text: str) -> object:
         raise ValueError(f"{FLAGS[name].name} is {text!r}; allowed: {kind}") from None
 
 
-def _limits(text: str) -> dict[str, int]:
-    """Return concurrency limits from ``bank=4,tenant:*=2``; ``none``: no limits."""
-    found: dict[str, int] = {}
+def _limits(text: str) -> dict[str, int | Rate]:
+    """Return limits and rates from ``bank=4,api=10/1s:20``; ``none``: no limits."""
+    from interlock.runtime.concurrency import Rate
+
+    found: dict[str, int | Rate] = {}
     for entry in text.split(",") if text != "none" else ():
-        name, _, most = entry.strip().rpartition("=")
-        if not name or not most.isdecimal():
-            raise ValueError(f"--limits has {entry!r}; allowed: NAME=N, several joined by commas")
+        name, _, value = entry.strip().rpartition("=")
+        if not name or not ("/" in value or value.isdecimal()):
+            raise ValueError(
+                f"--limits has {entry!r}; allowed: NAME=N or NAME=N/TIME:BURST, several joined by "
+                "commas"
+            )
         if name in found:
             raise ValueError(f"--limits has {name!r} twice; allowed: each name once")
-        found[name] = int(most)
+        try:
+            found[name] = Rate.read(value) if "/" in value else int(value)
+        except ValueError as error:
+            said = str(error).removeprefix("Rate(): ")
+            raise ValueError(f"--limits has {entry!r}: {said}") from None
     return found
 
 

@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any
 
-from interlock import Retry
+from interlock import Rate, Retry, RetryAfter
 from interlock.testing.contract.faces import QueueFace
 from interlock.testing.contract.registry import BAD_CALL, clause
 from interlock.testing.contract.trial import Trial, raises
@@ -358,6 +358,20 @@ async def a_wrong_limit_name_is_refused_with_the_reason(t: Trial) -> None:
 
 
 @clause(BAD_CALL)
+async def a_wrong_rate_is_refused_with_the_reason(t: Trial) -> None:
+    for wrong in (("10",), (1.5,), (True,), (1, "s"), (1, None), (1, 1, 2.0)):
+        with raises(TypeError, "Rate()"):
+            Rate(*wrong)
+    beyond = ((0,), (-1,), (1, 0), (1, -1), (1, float("nan")), (2, 1e-6), (1, 1, 0), (1, 1e9, 2))
+    for unusable in beyond:
+        with raises(ValueError, "Rate()"):
+            Rate(*unusable)
+    for name, kind in ((5, TypeError), ("", ValueError), ("a\x1fb", ValueError)):
+        with raises(kind, "RetryAfter(): limit"):
+            RetryAfter(1, limit=name)  # type: ignore[arg-type]
+
+
+@clause(BAD_CALL)
 async def wrong_limits_are_refused_with_the_reason(t: Trial) -> None:
     q = t.queue(limits={"bank": 1})
     await q.put_many(range(2), limit="bank")
@@ -370,6 +384,7 @@ async def wrong_limits_are_refused_with_the_reason(t: Trial) -> None:
         ({"bank": -1}, ValueError),
         ({"": 1}, ValueError),
         ({"a\x1fb": 1}, ValueError),
+        ({"bank": (10, 1)}, TypeError),
     ):
         with raises(kind, "limits"):
             t.queue(limits=wrong)

@@ -300,6 +300,20 @@ async def a_keeper_whose_key_is_paused_releases_what_it_keeps(t: Trial) -> None:
 
 
 @clause(26)
+async def a_lower_limit_takes_back_what_a_keeper_keeps(t: Trial) -> None:
+    q = t.queue(limits={"a": 2, "b": 1})
+    await q.put("a", limit="a")
+    held = await q.one()
+    _, (a, b) = await _passed(q, 64)
+    await a.ack()
+    await b.ack()
+    await q.configure(limits={"a": 1, "b": 1})
+    assert await q.payloads() == ["b"], "one of a is leased"
+    await held.ack()
+    assert held.payload == "a"
+
+
+@clause(26)
 async def a_dead_letter_keeps_its_names(t: Trial) -> None:
     q = t.queue(limits={"bank": 1})
     id = await q.put("a", limit="bank")

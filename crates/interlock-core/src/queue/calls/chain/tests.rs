@@ -171,7 +171,8 @@ impl Limited {
         for chain in chains.iter().flatten() {
             let by_limit = chain.limit.as_ref().map(|full| {
                 let taken = full.holders.len() + usize::from(full.keeper.is_some());
-                taken >= full.most as usize && full.holders.iter().all(|id| stuck.contains(id))
+                full.most.is_some_and(|most| taken >= most as usize)
+                    && full.holders.iter().all(|id| stuck.contains(id))
             });
             let told = by_limit.unwrap_or_else(|| stuck.contains(chain.ids.last().unwrap()));
             assert!(told, "{chain:?}, {stuck:?}");

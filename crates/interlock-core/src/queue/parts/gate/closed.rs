@@ -22,7 +22,8 @@ impl Gate {
         for keeper in self.keepers() {
             // Two keepers have no name in common.
             let carried = &self.carried[&keeper];
-            let (kept, wanted) = carried.names.split_at(carried.slots.into());
+            let order: Vec<u32> = carried.names.rates_last(&self.names).collect();
+            let (kept, wanted) = order.split_at(carried.slots.into());
             if wanted.iter().any(|&at| taken.get(&at).is_some_and(|&slots| is_full(at, slots))) {
                 kept.iter().for_each(|&at| *taken.entry(at).or_default() += 1);
             }
@@ -37,8 +38,8 @@ impl Gate {
     pub fn refuses(&self, message: u32, closed: &[u32]) -> bool {
         !closed.is_empty()
             && self.carried.get(&message).is_some_and(|carried| {
-                let wanted = &carried.names[usize::from(carried.slots)..];
-                wanted.iter().any(|at| closed.binary_search(at).is_ok())
+                let mut wanted = carried.names.rates_last(&self.names).skip(carried.slots.into());
+                wanted.any(|at| closed.binary_search(&at).is_ok())
             })
     }
 

@@ -100,6 +100,10 @@ fn parse_call<'a>(name: &'a str, words: impl Iterator<Item = &'a str>) -> Result
         "pause" => Call::Pause { key: fields.key("key")? },
         "resume" => Call::Resume { key: fields.key("key")? },
         "limits" => Call::Limits { limits: fields.limits()? },
+        "close_limit" => Call::CloseLimit {
+            name: fields.key("name")?.ok_or("close_limit: no field name")?,
+            delay: fields.number("delay")?,
+        },
         "explain" => Call::Explain { id: fields.number("id")?, limit: fields.number("limit")? },
         "explain_key" => Call::ExplainKey {
             key: fields.key("key")?.ok_or("explain_key: no field key")?,

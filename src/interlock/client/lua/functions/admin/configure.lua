@@ -32,12 +32,19 @@ local function as_text(value)
   return type(value) == 'number' and digits(value) or value
 end
 
+-- By the new limits, other names of a message may come first.
+local function release_keepers(q)
+  for _, m in ipairs(slots.keepers_on(q)) do
+    slots.leave(q, m)
+    make_ready(q, m)
+  end
+end
+
 register('configure', function(q, from)
   local declares = more(from)
   local given, mode = take_declaration(from)
   local c = begin(q)
   local now = options_of(q)
-  local before = now.LIMITS
   local compares = c[N.declared] > 0 and not mode
   if declares and compares then
     for _, option in ipairs(DECLARED.queue) do
@@ -54,11 +61,18 @@ register('configure', function(q, from)
         given[name] = mode == 'CHANGE' and now[name] or option.default
       end
     end
+    local limits_change = given.LIMITS ~= now.LIMITS
+    if q.slots and limits_change then
+      release_keepers(q)
+    end
     now = given
     c[N.declared] = 1
     redis_call('SET', q.o, cmsgpack.pack(now))
     q.options = now
-    if q.slots and now.LIMITS ~= before then
+    if c[N.timed] > 0 and limits_change then
+      rates.configure(q)
+    end
+    if q.slots and limits_change then
       slots.configure(q)
     end
     if c[N.dead] > 0 then

@@ -56,7 +56,8 @@ end
 
 local ALL = {
   'c', 'o', 'y', 'al', 'n', 'v', 'dep', 'fk', 'rk', 'fu', 'ru', 'due', 'u', 'uw', 'x', 'xo', 'res', 'rz', 'ro',
-  'pk', 'back', 'held', 'ba', 'bn', 'opening', 'ak', 'au', 'sn', 'keep', 'late', 'unf', 'ko', 'w:any', 'w:keyed', 'w:unkeyed', 'w:room', 'w:needs',
+  'pk', 'back', 'held', 'ba', 'bn', 'opening', 'ak', 'au', 'sn', 'keep', 'rt',
+  'late', 'unf', 'ko', 'w:any', 'w:keyed', 'w:unkeyed', 'w:room', 'w:needs',
   'w:turn', 'w:settled',
   'told:any', 'told:keyed', 'told:unkeyed', 'ev', 'w:events',
   'workers', 'workers:until', 'workers:said', 'workers:asked',

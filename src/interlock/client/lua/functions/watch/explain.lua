@@ -202,7 +202,8 @@ local function blockers(q, walk, m)
   return found
 end
 
--- The limit names of a message that have no room for it, with the leased messages that carry them.
+-- The limit names that refuse a message: those without a slot, with the leased messages that carry them, and those
+-- that are closed or whose rate is used up.
 local function tell_limits(q, walk, m, reply)
   local at, count = #reply + 1, 0
   reply[at] = '0'
@@ -210,20 +211,26 @@ local function tell_limits(q, walk, m, reply)
     return
   end
   for _, name in ipairs(slots.names(m)) do
-    local s = slots.of(q, name)
-    if slots.room(q, name) < 1 and not (s.kept and s.keeper == m.place) then
+    local s, holders = slots.of(q, name), {}
+    local keeps = s.kept and s.keeper == m.place
+    local full = slots.unused(q, name) < 1 and not keeps
+    local opens = rates.opens(q, name, s, m.place)
+    if full then
       walk.placed = walk.placed or look_around(q, walk)
-      local places, holders = {}, {}
+      local places = {}
       for _, leased in ipairs(walk.placed[1]) do
-        if leased.limit and slots.carries(leased, name) then
+        if leased.limit and slots.number_of(leased, name) then
           places[#places + 1] = leased.place
         end
       end
       walk:name_all(q, places, holders)
+    end
+    if full or opens > q.now then
       count = count + 1
       description.append(reply, {
-        name, digits(s.most), digits(s.leased), s.kept and message_at(q, s.keeper).id or '',
-        tostring(#holders),
+        name, s.most < NEVER and digits(s.most) or '', digits(s.leased),
+        s.kept and not keeps and message_at(q, s.keeper).id or '',
+        opens > q.now and opens < NEVER and digits(opens - q.now) or '', tostring(#holders),
       })
       for _, holder in ipairs(holders) do
         reply[#reply + 1] = holder.id

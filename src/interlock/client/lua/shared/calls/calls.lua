@@ -18,7 +18,7 @@ local function look(q)
   local c = load_counters(q)
   if c[N.gated] > 0 then
     q.slots, q.lines, q.moved = slots.spare or {}, {}, { keyed = {}, unkeyed = {} }
-    slots.spare = nil
+    slots.spare, q.timed = nil, c[N.timed]
   end
   return c
 end

@@ -107,6 +107,6 @@ local DECLARED = {
     'cancelled', 'skipped', 'requeued', 'deduplicated', 'paused', 'halted', 'sealed', 'barriers',
     'open', 'opening', 'late', 'unfinished', 'returning', 'moved', 'windows', 'results',
     'result_bytes', 'result_due', 'aliases', 'watched', 'event_last', 'messages_expired',
-    'dead_expired', 'dead_due', 'dead_mark', 'limited', 'ak', 'au',
+    'dead_expired', 'dead_due', 'dead_mark', 'limited', 'ak', 'au', 'timed',
   },
 }

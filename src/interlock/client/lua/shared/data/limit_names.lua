@@ -1,5 +1,5 @@
--- The names of limits (clause 26): as a message carries them, and as a queue declares their limits. The byte 31 is
--- between them. A declared name that ends in '*' is a prefix.
+-- The names of limits (clauses 26, 27): as a message carries them, and as a queue declares for each a number or a rate,
+-- N/PER:BURST. The byte 31 is between them. A declared name that ends in '*' is a prefix.
 
 local MANY_NAMES = 10000
 
@@ -29,33 +29,65 @@ function limit_names.parts_of(text)
   return parts
 end
 
--- The limits of a queue, sorted by name (clause 26).
+-- A declared rate: the time from one grant to the next, µs, and the number of grants at once; nil if it is not one.
+local function rate_of(text)
+  local count, per, burst = string_match(text, '^(%d+)/(%d+):(%d+)$')
+  if not count then
+    return nil
+  end
+  count, per, burst = to_number(count), to_number(per), to_number(burst)
+  local is_valid = count >= 1 and count <= MAX_COUNT and per >= count and per <= MAX_SPAN
+    and burst >= 1 and burst <= MAX_COUNT and math.ceil(per / count) * burst <= MAX_SPAN
+  if not is_valid then
+    return nil
+  end
+  local interval = math.ceil(per / count)
+  return {
+    interval = interval, burst = burst, span = (burst - 1) * interval,
+    text = digits(count) .. '/' .. digits(per) .. ':' .. digits(burst),
+  }
+end
+
+-- A declared number or rate, in its canonical form.
+local function take_limit(from, option, text)
+  if string_find(text, '/', 1, true) then
+    local rate = rate_of(text)
+    if not rate then
+      bad(from, option.name, nil, 'has a rate that is not N/PER:BURST, or is out of range')
+    end
+    return rate.text
+  end
+  local number = string_find(text, '^%d+$') and to_number(text) or 0
+  if number < 1 or number > MAX_COUNT then
+    bad(from, option.name, nil, 'has a number that is not 1 to 1,000,000,000')
+  end
+  return digits(number)
+end
+
+-- The limits of a queue, sorted by name.
 function limit_names.take_limits(from, option)
   local text = take.text(from, option.bytes, option.name)
   if text == '' then
     return text
   end
-  local names, most, seen_twice = {}, {}, false
+  local names, limits, seen_twice = {}, {}, false
   for _, entry in ipairs(limit_names.parts_of(text)) do
-    local name, number = string_match(entry, '^(.*)=([^=]*)$')
+    local name, limit = string_match(entry, '^(.*)=([^=]*)$')
     if not name then
       bad(from, option.name, nil, 'has an entry without =')
     elseif name == '' then
       bad(from, option.name, nil, 'has an empty name')
     end
-    number = string_find(number, '^%d+$') and to_number(number) or 0
-    if number < 1 or number > MAX_COUNT then
-      bad(from, option.name, nil, 'has a number that is not 1 to 1,000,000,000')
-    end
-    seen_twice = seen_twice or most[name]
-    names[#names + 1], most[name] = name, number
+    limit = take_limit(from, option, limit)
+    seen_twice = seen_twice or limits[name]
+    names[#names + 1], limits[name] = name, limit
   end
   if seen_twice then
     bad(from, option.name, nil, 'has a name twice')
   end
   table.sort(names, limit_names.below)
   for i = 1, #names do
-    names[i] = names[i] .. '=' .. digits(most[names[i]])
+    names[i] = names[i] .. '=' .. limits[names[i]]
   end
   return table_concat(names, '\31')
 end
@@ -86,11 +118,12 @@ local LIMITS_KNOWN = { count = 0, most = 100 }
 
 local function parse(text)
   local parsed = { exact = {}, prefixes = {}, found = {}, count = 0 }
-  for name, most in string.gmatch(text, '([^\31]+)=(%d+)') do
+  for name, limit in string.gmatch(text, '([^\31]+)=([%d/:]+)') do
+    limit = rate_of(limit) or to_number(limit)
     if string_sub(name, -1) == '*' then
-      parsed.prefixes[#parsed.prefixes + 1] = { string_sub(name, 1, -2), to_number(most) }
+      parsed.prefixes[#parsed.prefixes + 1] = { string_sub(name, 1, -2), limit }
     else
-      parsed.exact[name] = to_number(most)
+      parsed.exact[name] = limit
     end
   end
   table.sort(parsed.prefixes, function(a, b)
@@ -112,8 +145,8 @@ local function look_up_limit(parsed, name)
   return NEVER
 end
 
--- The limit of a name by the queue's option; NEVER if it has none.
-function limit_names.most_of(text, name)
+-- The limit of a name by the queue's option: a number, or the table of a rate; NEVER if it has none.
+function limit_names.limit_of(text, name)
   if text == '' then
     return NEVER
   end
@@ -125,13 +158,13 @@ function limit_names.most_of(text, name)
     parsed = parse(text)
     LIMITS[text], LIMITS_KNOWN.count = parsed, LIMITS_KNOWN.count + 1
   end
-  local most = parsed.found[name]
-  if not most then
+  local limit = parsed.found[name]
+  if not limit then
     if parsed.count == MANY_NAMES then
       parsed.found, parsed.count = {}, 0
     end
-    most = look_up_limit(parsed, name)
-    parsed.found[name], parsed.count = most, parsed.count + 1
+    limit = look_up_limit(parsed, name)
+    parsed.found[name], parsed.count = limit, parsed.count + 1
   end
-  return most
+  return limit
 end

@@ -17,6 +17,7 @@
 -- | pk, park:KEY, back, back:N | paused keys; the ready that they hold; what is on its way back |
 -- | held | the places of held messages |
 -- | ak, au, lk:NAME, lu:NAME, sn, keep | what a limit has refused: see slots.lua |
+-- | rt | times of limit names with a rate, and of closed ones |
 -- | ba, bn, g:PLACE, opening | barriers; messages behind each; their gates; those that open |
 -- | late, unf | what one call could not ready: messages, lanes |
 -- | w:KIND, told:KIND, wake:KIND | who waits until when, and for what falls due; what wakes them |

@@ -184,8 +184,8 @@ end
 
 -- Fields that only few messages have: PRIORITY, DEDUP, WINDOW, RESULT, QUIET and the policy, as the
 -- put named them, ID (of a message that was delayed, whose place is another), ATTEMPT from the
--- second on, ERROR, BASE and KEEPS (see slots.lua), ALONE, the token of the lease that ran out while its handler may have run, and
--- SILENT, how often in a row one then ran out of which nothing was said.
+-- second on, ERROR, PASSES and KEEPS (see admission.lua), OPENS (see openings.lua), ALONE, the token of the lease that
+-- ran out while its handler may have run, and SILENT, how often in a row one then ran out of which nothing was said.
 local function extra(m, name, value)
   m.tail = tail_of(m)
   m.text = nil

@@ -9,6 +9,9 @@ local function falls_due(q)
   if c[N.late] + c[N.unfinished] + c[N.opening] + c[N.returning] > 0 then
     return '0'
   end
+  if q.slots then
+    slots.write_openings(q)
+  end
   local first = redis_call('ZRANGE', q.due, 0, 0, 'WITHSCORES')[2]
   c[N.due] = first and to_number(first) or NEVER
   -- A duration, because the caller does not know this clock.
@@ -61,6 +64,7 @@ local function all_plain(q, records)
     local state, flags, high, low = string_byte(text, 1, 4)
     -- 'R', and flags of 0.
     if state ~= 82 or flags ~= 48 then
+      local waits = state == 65
       if state == 65 and flags == 49 and high == LIMITED_FLAG then
         -- 'A', for its only name.
         text = 'R' .. string_sub(text, 3)
@@ -73,7 +77,7 @@ local function all_plain(q, records)
       end
       local last = 4 + high * 256 + low
       limited = limited + 1
-      slots.named[limited] = string_sub(text, 5, last)
+      slots.named[limited], slots.waited[limited] = string_sub(text, 5, last), waits
       high, low = string_byte(text, last + 1, last + 2)
     end
     if waited > 0 then

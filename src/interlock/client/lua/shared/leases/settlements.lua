@@ -7,7 +7,20 @@ local settle, give_up, come_again, fail = outcome.settle, outcome.give_up, outco
 local alive, end_some = leases.alive, leases.end_some
 
 local VERBS = { ACK = true, DONE = true, NACK = true, REJECT = true, EXHAUST = true, RELEASE = true, DEFER = true,
-  DROP = true, told = 'ACK, DONE, NACK, REJECT, EXHAUST, RELEASE, DEFER or DROP' }
+  DROP = true, CLOSE = true, told = 'ACK, DONE, NACK, REJECT, EXHAUST, RELEASE, DEFER, DROP or CLOSE' }
+
+-- A retry or a deferral, with a limit name that is closed as long.
+local function take_closing(from, i, one)
+  one.delay = take_whole(from, 0, MAX_SPAN, 'settlements[%d].delay', i)
+  one.text = take_text(from, MAX_ERROR, 'settlements[%d].error', i)
+  one.name = take_text(from, MAX_TEXT, 'settlements[%d].name', i)
+  if one.name == '' then
+    bad(from, 'settlements[%d].name', i, 'is empty')
+  elseif string_find(one.name, '\31', 1, true) then
+    bad(from, 'settlements[%d].name', i, 'has the byte 0x1F')
+  end
+  one.counts = take_whole(from, 0, 1, 'settlements[%d].counts', i) == 1
+end
 
 local function take_settlements(from)
   local list, last = {}, nil
@@ -43,6 +56,8 @@ local function take_settlements(from)
       one.text = take_text(from, MAX_ERROR, 'settlements[%d].error', i)
     elseif verb == 'DEFER' then
       one.delay = take_whole(from, 0, MAX_SPAN, 'settlements[%d].delay', i)
+    elseif verb == 'CLOSE' then
+      take_closing(from, i, one)
     end
     list[i] = one
   end
@@ -81,6 +96,10 @@ end
 
 local function settle_one(q, one, m)
   local c, verb = q.counters, one.verb
+  if verb == 'CLOSE' then
+    slots.close(q, one.name, q.now + one.delay)
+    verb = one.counts and 'NACK' or 'DEFER'
+  end
   if verb == 'ACK' or verb == 'DONE' then
     c[N.acks] = c[N.acks] + 1
     if q.watched then

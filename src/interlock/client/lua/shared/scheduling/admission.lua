@@ -4,7 +4,39 @@ local park = pauses.park
 
 local KEEPER_AFTER = 64
 
--- Keepers: a message that was passed for long gets slots as they become free, one name after another.
+-- The number of a name among those of a message; nil if it does not carry it.
+function slots.number_of(m, name)
+  for i, own in ipairs(slots.names(m)) do
+    if own == name then
+      return i
+    end
+  end
+end
+
+-- The names of a message in the order in which it waits for them: those with a rate are the last.
+function slots.in_order(q, m)
+  local names = slots.names(m)
+  if #names == 1 then
+    return names
+  end
+  local first, last = {}, {}
+  for i = 1, #names do
+    local s = slots.of(q, names[i])
+    slots.most_of(q, names[i], s)
+    local list = s.rate and last or first
+    list[#list + 1] = names[i]
+  end
+  if #first == 0 or #last == 0 then
+    return names
+  end
+  for i = 1, #last do
+    first[#first + 1] = last[i]
+  end
+  return first
+end
+
+-- Keepers: a message that was passed for long gets slots as they become free, one name after another. Of a rate it
+-- reserves the next grant at once.
 
 local function kept_by(m)
   return m.extras and m.extras.KEEPS
@@ -12,8 +44,8 @@ end
 
 -- A keeper takes what is free of the next of its names. One that has all of its slots may be leased.
 local function advance(q, m)
-  local names, kept = slots.names(m), kept_by(m)
-  while kept < #names and slots.room(q, names[kept + 1]) > 0 do
+  local names, kept = slots.in_order(q, m), kept_by(m)
+  while kept < #names and slots.unused(q, names[kept + 1]) > 0 do
     kept = kept + 1
     slots.of(q, names[kept]).kept = true
   end
@@ -21,7 +53,7 @@ local function advance(q, m)
     extra(m, 'KEEPS', kept)
     changed(q, m)
     if kept == #names then
-      slots.move(q, slots.kind_of(m), 0 - priority_of(m), m.place)
+      slots.offer(q, m)
     end
   end
 end
@@ -50,6 +82,7 @@ local function stop_keeping(q, m)
   end
   extra(m, 'KEEPS', nil)
   redis_call('SREM', q.keep, m.place)
+  slots.stop_opening(q, m)
 end
 
 -- It no longer waits for a name; the caller gives it another state.
@@ -64,30 +97,39 @@ end
 -- that is paused; the second answer is whether another message may be leased instead.
 function slots.admit(q, m, paused)
   if kept_by(m) then
-    return true
+    local opens = slots.keeper_opens(q, m)
+    if opens > q.now then
+      -- The clock was set back.
+      slots.offer(q, m)
+    end
+    return opens <= q.now
   end
   local names = slots.names(m)
   local waited = m.state == 'A' and names[m.aside]
   if waited and slots.room(q, waited) < 1 then
+    slots.come_up(q, waited)
     slots.enter_line(q, m, waited)
     return false
   end
   if paused then
     if waited then
+      slots.come_up(q, waited)
       stop_waiting(q, m)
     end
     park(q, m, paused)
     return false, waited and slots.move_first(q, waited)
   end
-  local full = 1
-  while full <= #names and slots.room(q, names[full]) > 0 do
+  local ordered, full = slots.in_order(q, m), 1
+  while full <= #names and slots.room(q, ordered[full]) > 0 do
     full = full + 1
   end
   if full > #names then
     return true
   end
+  full = slots.number_of(m, ordered[full])
   local passes = 0
   if waited then
+    slots.come_up(q, waited)
     passes = (m.extras and m.extras.PASSES or 0) + 1
     extra(m, 'PASSES', passes)
   else
@@ -101,11 +143,13 @@ function slots.admit(q, m, paused)
   return false, waited and slots.move_first(q, waited)
 end
 
--- A message is leased. Answers whether another one may be, because a limit was raised.
+-- A message is leased. Answers whether another one may be that was not moved yet.
 function slots.take(q, m)
   local any = false
   if kept_by(m) then
     stop_keeping(q, m)
+  elseif m.state == 'A' then
+    slots.come_up(q, slots.names(m)[m.aside])
   end
   if m.state == 'A' then
     stop_waiting(q, m)
@@ -113,7 +157,15 @@ function slots.take(q, m)
   for _, name in ipairs(slots.names(m)) do
     local s = slots.of(q, name)
     s.leased = s.leased + 1
-    any = s.raised and slots.move_first(q, name) or any
+    slots.most_of(q, name, s)
+    if s.rate then
+      rates.charge(q, s)
+    end
+    if slots.is_behind(s) then
+      any = slots.move_behind(q, name) or any
+    elseif s.raised then
+      any = slots.move_first(q, name) or any
+    end
   end
   return any
 end
@@ -137,7 +189,11 @@ function slots.free(q, m)
   end
   slots.advance_keepers(q, names)
   for _, name in ipairs(names) do
-    slots.move_first(q, name)
+    local s = slots.of(q, name)
+    slots.most_of(q, name, s)
+    if not s.rate then
+      slots.move_first(q, name)
+    end
   end
 end
 
@@ -145,11 +201,11 @@ end
 function slots.leave(q, m)
   local names, kept = slots.names(m), kept_by(m)
   if kept then
-    if kept == #names then
+    if kept == #names and not m.extras.OPENS then
       slots.remove(q, m)
     end
     stop_keeping(q, m)
-    for i = 1, kept do
+    for i = 1, #names do
       slots.move_first(q, names[i])
     end
   elseif not slots.remove(q, m, names[m.aside]) then
@@ -158,14 +214,14 @@ function slots.leave(q, m)
   stop_waiting(q, m)
 end
 
--- The keepers that hold one of these keys.
+-- The keepers that hold one of these keys; all without keys.
 function slots.keepers_on(q, keys)
   local asked, found = {}, {}
-  for i = 1, #keys do
+  for i = 1, keys and #keys or 0 do
     asked[keys[i]] = true
   end
   for _, m in ipairs(messages_at(q, redis_call('SMEMBERS', q.keep))) do
-    local holds = false
+    local holds = not keys
     for _, list in ipairs({ m.exclusive, m.shared }) do
       for _, key in ipairs(list) do
         holds = holds or asked[key]
@@ -176,44 +232,67 @@ function slots.keepers_on(q, keys)
   return found
 end
 
--- The limits of the queue were changed.
+-- The limits of the queue were changed; there are no keepers.
 function slots.configure(q)
   local names = redis_call('ZRANGE', q.sn, 0, -1)
+  slots.read(q, names, #names)
   for _, s in pairs(q.slots) do
-    s.most = false
+    s.most, s.even = false, nil
   end
-  slots.advance_keepers(q, names)
+  rates.read(q, names, #names)
   for _, name in ipairs(names) do
-    slots.of(q, name).raised = true
-    slots.move_first(q, name)
+    slots.move_several(q, name)
   end
 end
 
--- Plain messages (see plain.lua), by the limit name of each: the first few of this list.
+-- Plain messages (see plain.lua): the limit name of each, and whether it waited for that; the first few of these lists.
 slots.named = {}
+slots.waited = {}
 
 -- Takes a slot for each, if there is one; answers whether it did. This many of them waited for their name.
 function slots.take_plainly(q, count, waited)
   local names, found, taken = slots.named, q.slots, 0
   slots.read(q, names, count)
+  local timed, before = q.timed > q.now, nil
+  if timed then
+    rates.read(q, names, count)
+  end
   while taken < count do
     local name = names[taken + 1]
     local s = found[name]
     local leased = s.leased
-    if s.raised or leased + (s.kept and 1 or 0) >= slots.most_of(q, name, s) then
+    local free = slots.most_of(q, name, s) - leased - (s.kept and 1 or 0)
+    if timed or s.rate then
+      free = math.min(free, rates.allowed(q, name, s))
+    end
+    -- One that is in line may come before these.
+    if free < 1 or s.raised or slots.is_behind(s) then
       break
+    end
+    if s.rate then
+      before = before or {}
+      before[taken + 1] = s.even
+      rates.charge(q, s)
     end
     s.leased, taken = leased + 1, taken + 1
   end
   if taken == count then
     if waited > 0 then
       q.counters[N.limited] = q.counters[N.limited] - waited
+      for i = 1, count do
+        if slots.waited[i] then
+          slots.come_up(q, names[i])
+        end
+      end
     end
     return true
   end
-  for i = 1, taken do
+  for i = taken, 1, -1 do
     local s = found[names[i]]
     s.leased = s.leased - 1
+    if s.rate then
+      s.even, s.charged = before[i], false
+    end
   end
   return false
 end
@@ -231,11 +310,17 @@ function slots.free_plainly(q, count)
       listed = true
     end
   end
+  if listed and q.timed > q.now then
+    rates.read(q, names, count)
+  end
   for i = 1, count do
     local s = found[names[i]]
     s.leased = s.leased - 1
     if listed and s.keyed and s.keyed + s.unkeyed > 0 then
-      slots.move_first(q, names[i])
+      slots.most_of(q, names[i], s)
+      if not s.rate then
+        slots.move_first(q, names[i])
+      end
     end
   end
   q.counters[N.gated] = q.counters[N.gated] - count

@@ -1,7 +1,7 @@
 -- Due events: each call that writes applies them first, at their times (clause 20), and continues
 -- with the rest of earlier calls. One sorted set has all of them, with the time as score; a letter
 -- gives the kind: a and a token for a lease's deadline; b and a place, backing off; d and an id,
--- delayed.
+-- delayed; n and a limit name, or k and a keeper's place, whose time comes (see openings.lua).
 
 local look_at_lanes, go_on = lanes.look_at, lanes.go_on
 local expire_results = results.expire
@@ -186,6 +186,9 @@ local function apply_due(q)
     if left > 0 then
       left = end_delays(q, left)
     end
+    if q.slots and c[N.timed] > 0 then
+      slots.open(q, take_due(q, 'n', MAX_DUE), take_due(q, 'k', MAX_DUE))
+    end
     local first = redis_call('ZRANGE', q.due, 0, 0, 'WITHSCORES')[2]
     c[N.due] = first and to_number(first) or NEVER
   end
@@ -194,5 +197,6 @@ local function apply_due(q)
       letters.expire(q, left)
     end
     expire_results(q)
+    rates.expire(q)
   end
 end

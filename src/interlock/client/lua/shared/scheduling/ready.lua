@@ -278,14 +278,15 @@ end
 -- taken from `source`; `texts` are their records.
 local function take_ready(q, kind, count, popped, texts, source)
   local c, taken, of, keys, parked = q.counters, {}, {}, 0, 0
-  local sum = { bytes = 0, counted = 0, most = 0 }
+  local sum, most = { bytes = 0, counted = 0, most = 0 }, 128
   if c[N.halted] > 0 then
     return taken, of
   end
   while popped or #taken < count and parked < MAX_READIED and ready_count(c, kind) > 0 do
     local places, from, only = popped, nil, source
     if not popped then
-      places, from, only = pop_ready(q, kind, math.min(count - #taken, 128))
+      places, from, only = pop_ready(q, kind, math.min(count - #taken, most))
+      most = math.min(2 * most, 128)
     end
     local pauses = c[N.paused] > 0
     local found = ready_at(q, places, pauses, texts)
@@ -341,8 +342,9 @@ local function take_ready(q, kind, count, popped, texts, source)
           end
         end
         if another then
-          -- It may come before the rest.
+          -- It may come before the rest. Where one is moved, others follow: few are taken at a time.
           push_back(q, places, i + 1, from, only)
+          most = 1
           break
         end
       end

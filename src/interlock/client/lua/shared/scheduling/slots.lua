@@ -1,12 +1,14 @@
 -- Limits (clause 26): at most N leased messages carry a limit name. The field s NAME of c has the name's
 -- slots: the number of leased messages that carry it or, in the packed form, also how many messages with and
--- without keys are in line for it, whether its limit was changed, its keeper, and the first of each line.
+-- without keys are in line for it, whether its limit was changed, its keeper, the first of each line, the time that it
+-- waits for (see openings.lua), and how many messages were moved from its lines.
 --
 -- A ready message that comes up and finds a name without room waits for the first such name: its state is A with the
 -- number of that name, and it enters the name's line, which is sorted as the ready are. A slot that
 -- becomes free moves the first of each line to ak or au, from which a lease takes as from other ready messages. One
 -- move for each free slot is enough: either the moved message takes the slot, or what takes it comes before that; what
--- leaves without taking one moves the next. A message that finds no room there returns to its line.
+-- leaves without taking one moves the next. A message that finds no room there returns to its line. Of a name with a
+-- rate, time frees slots: the first moves one message (see openings.lua), and the first grant in a call the others.
 --
 -- | key | holds |
 -- |---|---|
@@ -17,6 +19,8 @@
 
 -- Messages of a line that are in the field of its name: most calls then need no other key.
 local MOST_FIRST = 16
+-- Twice the number of moved messages that a call sorts itself.
+local MANY_MOVED = 512
 
 -- A table of functions: a library is limited to 200 names.
 local slots = {}
@@ -28,25 +32,26 @@ local TEXTS = {}
 local function unpacked(field, text)
   -- Digits alone, and no packed form.
   if not text or string_byte(text) < 128 then
-    return { field = field, text = text, leased = text and to_number(text) or 0, most = false }
+    return { field = field, text = text, leased = text and to_number(text) or 0, most = false, rate = false }
   end
   local parts = cmsgpack.unpack(text)
   return {
-    field = field, text = text, leased = parts[1], most = false, keyed = parts[2], unkeyed = parts[3],
+    field = field, text = text, leased = parts[1], most = false, rate = false, keyed = parts[2], unkeyed = parts[3],
     raised = parts[4], kept = parts[5], keeper = parts[6], first = { keyed = parts[7], unkeyed = parts[8] },
+    opening = parts[9] or false, moved = parts[10] or 0, is_open = false,
   }
 end
 
 -- Whether anything waits for a name.
 local function is_listed(s)
-  return s.keyed and (s.keyed + s.unkeyed > 0 or s.keeper ~= false)
+  return s.keyed and (s.keyed + s.unkeyed + s.moved > 0 or s.keeper ~= false)
 end
 
 local function stored_form(s)
   local leased = s.leased
   if is_listed(s) then
     return cmsgpack.pack({
-      leased, s.keyed, s.unkeyed, s.raised, s.kept, s.keeper, s.first.keyed, s.first.unkeyed,
+      leased, s.keyed, s.unkeyed, s.raised, s.kept, s.keeper, s.first.keyed, s.first.unkeyed, s.opening, s.moved,
     })
   elseif leased == 0 then
     return false
@@ -69,8 +74,8 @@ function slots.of(q, name)
     q.slots[name] = s
   end
   if not s.keyed then
-    s.keyed, s.unkeyed, s.raised, s.kept, s.keeper = 0, 0, false, false, false
-    s.first = { keyed = {}, unkeyed = {} }
+    s.keyed, s.unkeyed, s.raised, s.kept, s.keeper, s.opening, s.moved = 0, 0, false, false, false, false, 0
+    s.first, s.is_open = { keyed = {}, unkeyed = {} }, false
   end
   return s
 end
@@ -118,31 +123,36 @@ function slots.look_at(q, messages)
     end
   end
   slots.read(q, all, #all)
-end
-
-function slots.carries(m, name)
-  for _, own in ipairs(slots.names(m)) do
-    if own == name then
-      return true
-    end
+  if q.timed > q.now then
+    rates.read(q, all, #all)
   end
-  return false
 end
 
--- How many messages may be leased that carry a name, if nobody keeps a slot; NEVER if it has no limit.
+-- How many messages may be leased that carry a name, if nobody keeps a slot; NEVER if it has no number.
 function slots.most_of(q, name, s)
   local most = s.most
   if not most then
-    most = limit_names.most_of(option(q, 'LIMITS'), name)
+    most = limit_names.limit_of(option(q, 'LIMITS'), name)
+    s.rate = type(most) == 'table' and most
+    most = s.rate and NEVER or most
     s.most = most
   end
   return most
 end
 
--- How many slots of a name are free.
-function slots.room(q, name)
+-- How many slots of a name are free, at whatever time.
+function slots.unused(q, name)
   local s = slots.of(q, name)
-  return slots.most_of(q, name, s) - s.leased - (s.kept and 1 or 0)
+  return slots.most_of(q, name, s) - s.leased - (s.kept and 1 or 0), s
+end
+
+-- How many slots of a name are free now.
+function slots.room(q, name)
+  local unused, s = slots.unused(q, name)
+  if s.rate or q.timed > q.now then
+    return math.min(unused, rates.allowed(q, name, s))
+  end
+  return unused
 end
 
 function slots.kind_of(m)
@@ -203,6 +213,13 @@ local function take_first(q, name, s, kind)
   return table.remove(first, 1), table.remove(first, 1)
 end
 
+-- A message that was moved from the line of a name has come up, or leaves.
+function slots.come_up(q, name)
+  local s = slots.of(q, name)
+  -- An older release did not count them.
+  s.moved = math.max(s.moved - 1, 0)
+end
+
 function slots.enter_line(q, m, name)
   local s, kind = slots.of(q, name), slots.kind_of(m)
   local first, score, place = s.first[kind], 0 - priority_of(m), m.place
@@ -222,27 +239,56 @@ function slots.enter_line(q, m, name)
   added[#added + 1], added[#added + 2] = score, place
 end
 
--- Notes a moved message in a sorted list, which is written once the call has leased.
+-- Notes a moved message in a sorted list, which is written once the call has leased, or the list is long.
 function slots.move(q, kind, score, place)
   insert(q.moved[kind], score, place)
+  if #q.moved[kind] > MANY_MOVED then
+    slots.write_moved(q, kind)
+  end
   local count = MOVED_TO[kind].count
   q.counters[count] = q.counters[count] + 1
 end
 
--- The first in line for a name with a free slot may be leased. Answers whether there is any.
-function slots.move_first(q, name)
-  local s, any = slots.of(q, name), false
-  local free = slots.room(q, name) > 0
-  if free then
-    for kind in pairs(KEYS_OF_LINES) do
-      if s[kind] > 0 then
-        slots.move(q, kind, take_first(q, name, s, kind))
-        any = true
-      end
+-- The first in line for a name with a free slot, or the first few, may be leased. Answers whether there is any.
+function slots.move_first(q, name, most)
+  local s = slots.of(q, name)
+  if s.keyed + s.unkeyed == 0 then
+    s.raised = false
+    return false
+  end
+  local count, moved = math.min(slots.room(q, name), most or 1), s.moved
+  for kind in pairs(KEYS_OF_LINES) do
+    for _ = 1, math.min(s[kind], count) do
+      slots.move(q, kind, take_first(q, name, s, kind))
+      s.moved = s.moved + 1
     end
   end
-  s.raised = s.raised and free and s.keyed + s.unkeyed > 0
-  return any
+  s.raised = s.raised and count > 0 and s.keyed + s.unkeyed > 0
+  return s.moved > moved
+end
+
+-- Whether time may have freed more slots of a name with a rate than messages were moved for. A call moves them once.
+function slots.is_behind(s)
+  return s.rate and s.keyed and s.keyed + s.unkeyed > 0 and not s.is_open
+end
+
+-- Moves them. Answers whether there is any.
+function slots.move_behind(q, name)
+  slots.of(q, name).is_open = true
+  return slots.move_first(q, name, MAX_BATCH)
+end
+
+-- Several slots of a name may be free.
+function slots.move_several(q, name)
+  local s = slots.of(q, name)
+  slots.most_of(q, name, s)
+  if s.rate then
+    slots.move_behind(q, name)
+  else
+    -- Each that is leased moves the next.
+    s.raised = true
+    slots.move_first(q, name)
+  end
 end
 
 -- The first ones that were moved are leased.
@@ -278,13 +324,18 @@ function slots.moved_now(q, kind)
 end
 
 function slots.flush(q)
+  slots.write_openings(q)
   for _, rest in pairs(q.lines) do
     write_rest(rest)
   end
   slots.write_moved(q, 'keyed')
   slots.write_moved(q, 'unkeyed')
-  local listed, gone = {}, {}
+  local listed, gone, times = {}, {}, nil
   for name, s in pairs(q.slots) do
+    if s.charged then
+      times = times or {}
+      times[#times + 1], times[#times + 2] = digits(s.even), 't' .. name
+    end
     local text = stored_form(s)
     if text ~= s.text then
       if text then
@@ -303,6 +354,9 @@ function slots.flush(q)
   end
   bulk('ZADD', q.sn, listed)
   bulk('ZREM', q.sn, gone)
+  if times then
+    rates.write(q, times)
+  end
   for name in pairs(q.slots) do
     q.slots[name] = nil
   end
@@ -335,6 +389,7 @@ function slots.remove(q, m, name)
       s[kind] = s[kind] - 1
       return true
     end
+    slots.come_up(q, name)
   end
   local source = MOVED_TO[kind]
   if not remove_from(q.moved[kind], m.place) then
