@@ -17,7 +17,7 @@ pub struct Named {
     /// The name for whose room it waits.
     pub waits_for: Option<Vec<u8>>,
     pub passes: u32,
-    /// Of a keeper: of how many of its first names, rates last, it keeps a slot.
+    /// Number of names of which a keeper keeps a slot: the first ones, with rates last.
     pub slots: Option<usize>,
 }
 

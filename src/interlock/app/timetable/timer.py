@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -56,6 +56,9 @@ class Unread(msgspec.Struct):
     task: str = ""
     schedule: str = ""
     stored: Any = None
+
+
+_Found = TypeVar("_Found", Timer, Unread)
 
 
 def queue_name(queue: str) -> str:
@@ -120,17 +123,17 @@ def encode(timer: Timer) -> bytes:
 
 def decode(payload: bytes) -> Timer | None:
     """Return the timer of a message; None if the message is not a timer."""
-    try:
-        found = _decode(payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-    return found if _has_dates(found) else None
+    return _read(_decode, payload)
 
 
 def unread(payload: bytes) -> Unread | None:
     """Return what can be read of a payload that is perhaps a timer of a newer release."""
+    return _read(_decode_unread, payload)
+
+
+def _read(form: Callable[[bytes], _Found], payload: bytes) -> _Found | None:
     try:
-        found = _decode_unread(payload)
+        found = form(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return found if _has_dates(found) else None

@@ -271,7 +271,7 @@ impl<P> Scheduler<P> {
     }
 
     /// Returns whether the last `lease_batch` leased nothing, and set messages aside for paused keys or limits.
-    /// What a later call leases depends on that.
+    /// Later calls may then lease other messages.
     pub fn has_set_aside(&self) -> bool {
         self.engine.set_aside
     }
