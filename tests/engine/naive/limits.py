@@ -133,7 +133,7 @@ class LimitedModel(Model):
         if entry.waits_for is not None and self.refuses(entry.waits_for, entry):
             return False
         if paused := [key for key in entry.keys if key in self.paused]:
-            entry.parked = paused[0]
+            entry.set_aside = paused[0]
             entry.forget_wait()
             return False
         full = [name for name in self.rates_last(entry) if self.refuses(name, entry)]

@@ -69,7 +69,7 @@ class Entry:
     """Said by its lease's holder: begun, waiting, or nothing yet of a suspect; begun is final."""
     silent: int = 0
     """Number of leases of it, as a suspect, that ran out in a row and of which nothing was said."""
-    parked: str | None = None
+    set_aside: str | None = None
     """The paused key for which it was set aside when it came up."""
     waits_for: str | None = None
     """The limit for whose room it waits."""
@@ -321,7 +321,7 @@ class Model:
         free = [
             entry
             for entry in self.line
-            if entry.state == QUEUED and entry.parked is None and not self.blocked(entry)
+            if entry.state == QUEUED and entry.set_aside is None and not self.blocked(entry)
         ]
         return sorted(free, key=lambda entry: (-entry.priority, entry.sequence))
 

@@ -171,7 +171,7 @@ class OperatedModel(LimitedModel):
             reply.append(str(int(key in self.paused)))
             self.paused = [one for one in self.paused if one != key]
             for entry in self.line:
-                entry.parked = None if entry.parked == key else entry.parked
+                entry.set_aside = None if entry.set_aside == key else entry.set_aside
         return reply
 
     def seal(self) -> list[str]:

@@ -35,7 +35,7 @@ struct Room {
     bytes: u64,
     /// Keys of what was taken.
     taken: usize,
-    parks: u32,
+    set_aside: u32,
 }
 
 /// The answer to a call for many messages.
@@ -61,9 +61,9 @@ impl<P> Scheduler<P> {
     ) -> Option<Handed> {
         let from = grants.len();
         let Most { messages: limit, keys, bytes } = most;
-        let mut left = Room { keys, bytes, taken: 0, parks: CALL_LIMIT };
+        let mut left = Room { keys, bytes, taken: 0, set_aside: CALL_LIMIT };
         let first = self.pick(kind, &mut left, true);
-        self.engine.set_aside = first.is_none() && left.parks < CALL_LIMIT;
+        self.engine.set_aside = first.is_none() && left.set_aside < CALL_LIMIT;
         let mut at = first?;
         let token = self.leases.draw_token(self.now);
         let deadline = self.now.saturating_add(length);
@@ -112,18 +112,18 @@ impl<P> Scheduler<P> {
             };
             let has_room = self.has_room(at);
             if paused.is_some() || !has_room {
-                if room.parks == 0 {
+                if room.set_aside == 0 {
                     return None;
                 }
                 let moved = match paused {
                     Some(lane) => {
                         self.take(candidate);
-                        self.park(candidate.ticket, lane);
+                        self.set_aside(candidate.ticket, lane);
                         true
                     }
                     None => self.refuse(candidate),
                 };
-                room.parks -= u32::from(moved);
+                room.set_aside -= u32::from(moved);
                 continue;
             }
             if !first && self.records.suspect(at) > 0 {

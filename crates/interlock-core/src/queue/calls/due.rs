@@ -94,7 +94,7 @@ impl<P> Scheduler<P> {
         self.lanes.go_on(&mut budget.steps);
         self.unblock_granted(budget);
         self.open_gates(budget);
-        self.unpark(budget);
+        self.return_aside(budget);
         let mut left = self.expire_batches(CALL_LIMIT, budget);
         while left > 0 && self.apply_next(budget) {
             left -= 1;

@@ -59,7 +59,7 @@ impl<P> Scheduler<P> {
             if self.lanes.paused() > 0 {
                 let first = self.records[ticket.message].first_edge;
                 if let Some(lane) = self.lanes.paused_lane(first) {
-                    self.park(ticket, lane);
+                    self.set_aside(ticket, lane);
                     continue;
                 }
             }

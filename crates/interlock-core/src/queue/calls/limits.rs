@@ -112,7 +112,7 @@ impl<P> Scheduler<P> {
             };
             if let Some(lane) = paused {
                 self.take(candidate);
-                self.park(candidate.ticket, lane);
+                self.set_aside(candidate.ticket, lane);
             } else if !self.has_room(at) {
                 self.refuse(candidate);
             } else {

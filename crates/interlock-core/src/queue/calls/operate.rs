@@ -282,14 +282,14 @@ impl<P> Scheduler<P> {
             return false;
         };
         if self.pauses.resume(lane) {
-            self.unpark(budget);
+            self.return_aside(budget);
         }
         true
     }
 
     /// Sets a ready message aside, for a key of it is paused.
     #[cold]
-    pub(in crate::queue) fn park(&mut self, ticket: Ticket, lane: u32) {
+    pub(in crate::queue) fn set_aside(&mut self, ticket: Ticket, lane: u32) {
         self.records.set_paused(ticket.message, true);
         if self.records[ticket.message].flags & LIMITED != 0 {
             self.records.set_refused(ticket.message, false);
@@ -297,10 +297,10 @@ impl<P> Scheduler<P> {
             self.await_times();
         }
         let (depth, records) = (self.lanes.lane(lane).depth as usize, &self.records);
-        self.pauses.park(ticket, lane, depth, |ticket| records.is_paused(ticket));
+        self.pauses.set_aside(ticket, lane, depth, |ticket| records.is_paused(ticket));
     }
 
-    pub(in crate::queue) fn unpark(&mut self, budget: &mut Budget) {
+    pub(in crate::queue) fn return_aside(&mut self, budget: &mut Budget) {
         while budget.steps > 0 {
             let Some(ticket) = self.pauses.next_returning() else {
                 return;

@@ -10,7 +10,7 @@ use crate::queue::parts::ready::Ticket;
 pub struct Pauses {
     queue: bool,
     /// Set aside when they came up, by the lane that was paused.
-    parked: HashMap<u32, Vec<Ticket>, std::hash::RandomState>,
+    aside: HashMap<u32, Vec<Ticket>, std::hash::RandomState>,
     /// Resumed, and on their way back among the ready (clause 21 limits how many a call moves).
     returning: VecDeque<Ticket>,
 }
@@ -29,25 +29,25 @@ impl Pauses {
 
     /// Sets a ticket aside. Sweeps when most of the lane's are stale: at most `depth` messages can
     /// wait there, and `valid` tests one.
-    pub fn park(
+    pub fn set_aside(
         &mut self,
         ticket: Ticket,
         lane: u32,
         depth: usize,
         valid: impl Fn(&Ticket) -> bool,
     ) {
-        let parked = self.parked.entry(lane).or_default();
-        parked.push(ticket);
-        if parked.len() > 32 && parked.len() > 2 * depth {
-            parked.retain(valid);
+        let aside = self.aside.entry(lane).or_default();
+        aside.push(ticket);
+        if aside.len() > 32 && aside.len() > 2 * depth {
+            aside.retain(valid);
         }
     }
 
     /// Sends what was set aside for a lane on its way back. Returns whether there was any.
     pub fn resume(&mut self, lane: u32) -> bool {
-        let parked = self.parked.remove(&lane);
-        let any = parked.is_some();
-        self.returning.extend(parked.unwrap_or_default());
+        let aside = self.aside.remove(&lane);
+        let any = aside.is_some();
+        self.returning.extend(aside.unwrap_or_default());
         any
     }
 
@@ -62,19 +62,19 @@ impl Pauses {
 
     /// Returns whether nothing is set aside or on its way back.
     pub fn keep_nothing(&self) -> bool {
-        self.parked.is_empty() && self.returning.is_empty()
+        self.aside.is_empty() && self.returning.is_empty()
     }
 
-    pub fn parked(&self) -> impl ExactSizeIterator<Item = (u32, &[Ticket])> {
-        self.parked.iter().map(|(&lane, tickets)| (lane, tickets.as_slice()))
+    pub fn aside(&self) -> impl ExactSizeIterator<Item = (u32, &[Ticket])> {
+        self.aside.iter().map(|(&lane, tickets)| (lane, tickets.as_slice()))
     }
 
     pub fn returning(&self) -> impl ExactSizeIterator<Item = &Ticket> {
         self.returning.iter()
     }
 
-    pub fn restore_parked(&mut self, lane: u32, tickets: Vec<Ticket>) {
-        self.parked.insert(lane, tickets);
+    pub fn restore_aside(&mut self, lane: u32, tickets: Vec<Ticket>) {
+        self.aside.insert(lane, tickets);
     }
 
     pub fn restore_returning(&mut self, tickets: Vec<Ticket>) {

@@ -248,9 +248,9 @@ impl<P> Scheduler<P> {
     fn dump_pauses(&self, out: &mut Vec<u8>, numbers: &[u32]) {
         let pauses = &self.pauses;
         out.push(u8::from(pauses.of_queue()));
-        let parked = pauses.parked();
-        number(out, parked.len() as u64);
-        for (lane, tickets) in parked {
+        let aside = pauses.aside();
+        number(out, aside.len() as u64);
+        for (lane, tickets) in aside {
             number(out, u64::from(numbers[lane as usize]));
             ids(out, tickets.iter().map(|ticket| ticket.sequence));
         }

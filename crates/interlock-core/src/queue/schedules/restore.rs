@@ -379,7 +379,7 @@ impl<P> Scheduler<P> {
         for _ in 0..reader.number("count of paused keys")? {
             let lane = known(reader, lanes)?;
             let tickets = self.read_tickets(reader, placed)?;
-            self.pauses.restore_parked(lane, tickets);
+            self.pauses.restore_aside(lane, tickets);
         }
         let returning = self.read_tickets(reader, placed)?;
         self.pauses.restore_returning(returning);
