@@ -17,13 +17,13 @@ pub(in crate::fast) const PAYLOAD: usize = 0;
 pub(in crate::fast) const BLOCK: usize = 1;
 pub(in crate::fast) const TIMEOUT: usize = 2;
 pub(in crate::fast) const KEYS: usize = 3;
-const SHARED: usize = 4;
+pub(in crate::fast) const SHARED: usize = 4;
 const PRIORITY: usize = 5;
 const DELAY: usize = 6;
 const DEDUP: usize = 7;
 const BARRIER: usize = 8;
 const QUIET: usize = 9;
-const LIMIT: usize = 10;
+pub(in crate::fast) const LIMIT: usize = 10;
 /// Arguments that may be positional.
 const POSITIONAL: usize = 3;
 
@@ -146,16 +146,17 @@ impl Known {
         self.is_unsaid(value) || value == self.no
     }
 
-    /// Returns whether a put names nothing beyond its keys, and does not say how long to wait.
+    /// Returns whether a put names nothing beyond its keys and limits, and does not say how long to wait.
     #[inline]
-    pub fn names_only_keys(&self, found: &PutArguments) -> bool {
+    pub fn names_only_keys_and_limit(&self, found: &PutArguments) -> bool {
         let block = found[BLOCK];
         self.is_unsaid(found[TIMEOUT])
             && (block.is_null() || block == self.yes || block == self.no)
             && self.options_are_usual(found[SHARED..].try_into().expect("as many as there are"))
     }
 
-    /// Returns whether `shared`, `priority`, `delay`, `dedup`, `barrier`, `quiet` and `limit` say nothing.
+    /// Returns whether `shared`, `priority`, `delay`, `dedup`, `barrier` and `quiet` say nothing. `limit`, the last
+    /// one, may say anything.
     #[inline]
     pub fn options_are_usual(&self, options: &[*mut PyObject; 7]) -> bool {
         self.is_unsaid(options[0])
@@ -164,7 +165,6 @@ impl Known {
             && self.is_unsaid(options[DEDUP - SHARED])
             && self.is_no(options[BARRIER - SHARED])
             && self.is_no(options[QUIET - SHARED])
-            && self.is_unsaid(options[LIMIT - SHARED])
     }
 }
 

@@ -5,6 +5,8 @@
 //! awaited `put`, `get` and `ack` take 812 ns with them and 1,278 with PyO3's entry and the
 //! ordinary methods, measured as in [`hot`](crate::fast).
 
+use std::ptr::null_mut;
+
 use interlock_core::queue::scheduler::Grant;
 use interlock_core::queue::types::Kind;
 use pyo3::ffi::{self, PyObject, Py_ssize_t};
@@ -12,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::Borrowed;
 
-use super::arguments::{usual_arguments, Known};
+use super::arguments::{usual_arguments, Known, LIMIT, SHARED};
 use super::queue::{ack, id_of, quick_put};
 use super::{attached, call_in_full, guarded, in_full, or_raised, replace, unpanicked};
 use crate::asyncio::aio::{AsyncFace, AsyncLease};
@@ -38,7 +40,8 @@ pub(in crate::fast) unsafe extern "C" fn try_put(
                 let queue = queue.cast_unchecked::<Queue>().get();
                 let options = std::array::from_fn(|i| *args.add(2 + i));
                 if known.options_are_usual(&options) {
-                    if let Some(id) = quick_put(py, queue, known, *args, *args.add(1)) {
+                    let limit = options[LIMIT - SHARED];
+                    if let Some(id) = quick_put(py, queue, known, *args, *args.add(1), limit) {
                         return id_of(slf, queue, id);
                     }
                 }
@@ -136,7 +139,7 @@ unsafe fn put_at_once(coroutine: &Coroutine) -> Option<*mut PyObject> {
         let py = Python::assume_attached();
         let queue = face_queue(py, coroutine.face);
         let known = Known::get(py);
-        let id = quick_put(py, queue.get(), known, coroutine.payload, coroutine.keys)?;
+        let id = quick_put(py, queue.get(), known, coroutine.payload, coroutine.keys, null_mut())?;
         Some(id_of(queue.as_ptr(), queue.get(), id))
     };
     unpanicked(put).unwrap_or(Some(std::ptr::null_mut()))

@@ -1,5 +1,7 @@
 //! The fast paths of `put` and `get` of a queue, and of `ack` of a lease.
 
+use std::ptr::null_mut;
+
 use interlock_core::key::KeyRef;
 use interlock_core::queue::scheduler::{Grant, Put};
 use interlock_core::queue::types::Kind;
@@ -7,8 +9,11 @@ use pyo3::ffi::{self, PyObject, Py_ssize_t};
 use pyo3::prelude::*;
 use pyo3::Borrowed;
 
-use super::arguments::{find_arguments, usual_arguments, Known, BLOCK, KEYS, PAYLOAD, TIMEOUT};
+use super::arguments::{
+    find_arguments, usual_arguments, Known, BLOCK, KEYS, LIMIT, PAYLOAD, TIMEOUT,
+};
 use super::{attached, give_back, guarded, in_full, or_raised, said};
+use crate::queue::arguments::quick_limit;
 use crate::queue::lease::Lease;
 use crate::queue::wait;
 use crate::queue::Queue;
@@ -90,7 +95,7 @@ pub(in crate::fast) unsafe extern "C" fn put(
             let queue = queue.cast_unchecked::<Queue>().get();
             let usual = usual_arguments(known, args, count, names);
             if let Some((payload, keys)) = usual {
-                if let Some(id) = quick_put(py, queue, known, payload, keys) {
+                if let Some(id) = quick_put(py, queue, known, payload, keys, null_mut()) {
                     return id_of(slf, queue, id);
                 }
             }
@@ -98,8 +103,9 @@ pub(in crate::fast) unsafe extern "C" fn put(
                 return in_full(slf, "_put", args, count, names);
             };
             // The usual form that was tried above is not tried again.
-            if usual.is_none() && known.names_only_keys(&found) {
-                if let Some(id) = quick_put(py, queue, known, found[PAYLOAD], found[KEYS]) {
+            if usual.is_none() && known.names_only_keys_and_limit(&found) {
+                let [payload, keys, limit] = [PAYLOAD, KEYS, LIMIT].map(|at| found[at]);
+                if let Some(id) = quick_put(py, queue, known, payload, keys, limit) {
                     return id_of(slf, queue, id);
                 }
             }
@@ -148,10 +154,10 @@ pub(in crate::fast) unsafe fn id_of(slf: *mut PyObject, queue: &Queue, id: u64) 
     }
 }
 
-/// A put that names at most keys, of the usual types, and finds room. `None`: it is not one.
+/// A put that names at most keys, of the usual types, and one limit, and finds room. `None`: it is not one.
 ///
 /// # Safety
-/// The GIL is held; `payload` is an object, `keys` one or null.
+/// The GIL is held; `payload` is an object, `keys` and `limit` one or null.
 #[inline]
 pub(in crate::fast) unsafe fn quick_put(
     py: Python<'_>,
@@ -159,18 +165,24 @@ pub(in crate::fast) unsafe fn quick_put(
     known: &Known,
     payload: *mut PyObject,
     keys: *mut PyObject,
+    limit: *mut PyObject,
 ) -> Option<u64> {
     if !queue.plain || queue.is_forked() {
         return None;
     }
-    if keys.is_null() || keys == known.none {
-        return place(py, queue, &[], payload);
+    let limit = match known.is_unsaid(limit) {
+        true => &[],
+        // SAFETY: the caller's.
+        false => quick_limit(unsafe { Borrowed::from_ptr(py, limit) })?,
+    };
+    if known.is_unsaid(keys) {
+        return place(py, queue, &[], limit, payload);
     }
     // SAFETY: the caller's.
     let keys = unsafe { Borrowed::from_ptr(py, keys) };
     match convert::quick_key(keys) {
-        Some(key) => place(py, queue, &[key], payload),
-        None => place(py, queue, &convert::quick(&keys)?, payload),
+        Some(key) => place(py, queue, &[key], limit, payload),
+        None => place(py, queue, &convert::quick(&keys)?, limit, payload),
     }
 }
 
@@ -179,9 +191,10 @@ fn place(
     py: Python<'_>,
     queue: &Queue,
     keys: &[KeyRef<'_>],
+    limit: &[u8],
     payload: *mut PyObject,
 ) -> Option<u64> {
-    let put = Put { keys, ..Put::default() };
+    let put = Put { keys, limit, ..Put::default() };
     // SAFETY: an object, which the caller of the entry holds.
     let mut payload = Some(unsafe { Borrowed::from_ptr(py, payload) }.to_owned().unbind());
     if let Ok(Ok(placed)) = queue.core.try_put(&put, &mut payload) {

@@ -8,6 +8,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyInt, PyMemoryView, PyString};
+use pyo3::Borrowed;
 
 use crate::queue::Queue;
 use crate::runtime::convert;
@@ -200,6 +201,12 @@ pub fn limit_names(
         return Err(PyValueError::new_err(text));
     }
     Ok(joined)
+}
+
+/// One limit name of the usual type, as the scheduler takes it. `None`: it is not one.
+#[inline]
+pub fn quick_limit<'a>(name: Borrowed<'a, '_, PyAny>) -> Option<&'a [u8]> {
+    convert::quick_bytes(name).filter(|name| name.len() <= MAX_TEXT && !name.contains(&BETWEEN))
 }
 
 /// µs.

@@ -303,6 +303,9 @@ impl Gate {
 
     /// Offers the first in line of a name, if that has room.
     fn offer(&mut self, at: u32, now: Time) {
+        if !self.names[at as usize].is_awaited() {
+            return;
+        }
         let keeper = self.names[at as usize].keeper;
         if keeper != NONE {
             self.advance(keeper, now);
@@ -323,16 +326,17 @@ impl Gate {
 
     /// A message that has room is leased, and charged to its rates.
     pub fn lease(&mut self, message: u32, now: Time) {
-        let Gate { carried, names, .. } = self;
-        let carried = &carried[&message];
-        carried.drop_kept(names);
-        for &at in carried.names.iter() {
-            let name = &mut names[at as usize];
+        let Carried { names, waits_for, .. } = self.carried[&message];
+        if waits_for != NONE {
+            self.carried[&message].drop_kept(&mut self.names);
+            self.come_up(message);
+        }
+        for &at in names.iter() {
+            let name = &mut self.names[at as usize];
             name.leased += 1;
             name.charge(now);
         }
-        self.come_up(message);
-        self.offer_all(message, now);
+        names.iter().for_each(|&at| self.offer(at, now));
     }
 
     /// Whatever it waited for is forgotten.
@@ -372,8 +376,10 @@ impl Gate {
     pub fn leave(&mut self, message: u32, now: Time) {
         let Some(carried) = self.carried.get(&message) else { return };
         let names = carried.names;
-        carried.drop_kept(&mut self.names);
-        self.come_up(message);
+        if carried.waits_for != NONE {
+            carried.drop_kept(&mut self.names);
+            self.come_up(message);
+        }
         self.carried.remove(&message);
         for &at in names.iter() {
             self.offer(at, now);

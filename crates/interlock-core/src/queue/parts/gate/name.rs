@@ -87,6 +87,12 @@ impl Name {
         }
     }
 
+    /// Returns whether a message waits for it or keeps it: else nothing is to be offered when it has room.
+    #[inline]
+    pub fn is_awaited(&self) -> bool {
+        self.waiting > 0 || self.keeper != NONE || self.opens > 0
+    }
+
     /// Returns whether one more may be leased at once, if only the number counts.
     #[inline]
     pub fn has_slot(&self) -> bool {
