@@ -234,6 +234,29 @@ def test_peek_of_a_key_reads_only_messages_of_that_key(
     assert peeked("--key", "nobody") == []
 
 
+def test_peek_reads_the_first_messages_alone_unless_one_was_delayed(
+    cli: Command, queue: RemoteQueue[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [queue.put(b"x", keys=f"{n % 3}") for n in range(30)]
+    later = queue.put(b"x", delay=1000)
+
+    def peeked(*words: object) -> list[int]:
+        return [one["id"] for one in cli("peek", queue.name, *words, "--json").lines]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Operator, "messages", None)
+        assert peeked("--limit", 7) == ids[:7]
+        assert peeked("--limit", 40) == [*ids, later]
+        assert peeked("--state", "waiting", "--limit", 3) == ids[3:6]
+        assert peeked("--state", "delayed") == [later]
+    assert peeked("--limit", 7, "--after", ids[5]) == ids[6:13]
+    early = queue.put(b"x", keys="0", delay=1000)
+    last = queue.put(b"x", keys="3")
+    # A message that is delayed is shown behind all others.
+    assert peeked("--limit", 33) == [*ids, last, later, early]
+    assert peeked("--limit", 32) == [*ids, last, later]
+
+
 def test_peek_of_a_key_finds_delayed_messages_too(cli: Command, queue: RemoteQueue[bytes]) -> None:
     late = queue.put(b"x", keys="a", delay=1000)
     now = queue.put(b"x", keys="a")

@@ -216,32 +216,49 @@ def test_a_page_of_dead_letters_with_long_errors_has_a_bounded_size(
     asking.must_agree()
 
 
-def test_dead_letters_of_one_key_are_listed_up_to_a_number(
-    servers: Servers,
-) -> None:
+def test_a_dead_letter_behind_ten_thousand_keys_is_found_by_its_key(servers: Servers) -> None:
     asking = Asking(servers)
     for n in range(12):
         asking.put(Spec(f"{n}", names(f"{n:02}", 1_000)))
     asking.put(Spec("far", ("far",)))
     asking.bury_all()
-    first = asking.dead_letters(100)
-    assert first[-1] == "far"
+    letters = asking.dead_letters(100)
+    assert letters[-1] == "far"
     assert asking.dead_letters(100, "", names("08", 1)[0]) != []
+    assert asking.dead_letters(100, letters[0], "far")[-1] == "far"
     asking.must_agree()
 
 
-def test_a_dead_letter_behind_ten_thousand_keys_is_found_by_its_key_on_the_hub_alone(
-    either: Queue, request: pytest.FixtureRequest
+def test_pages_of_the_dead_letters_on_a_key_have_all_of_them_if_an_earlier_release_wrote_some(
+    queue: Queue,
 ) -> None:
     for n in range(12):
-        either.put(message("x", names(f"{n:02}", 1_000)))
-    far = either.put(message("y", ["far"]))
-    while some := either.lease(4).messages:
-        either.settle(*[one.reject() for one in some])
-    first = either.call("dead_letters", 1, "")[0]
-    for after in ("", first):
-        found = either.call("dead_letters", 100, after, "far")[:1]
-        assert found == ([] if request.node.callspec.params["either"] == "redis" else far)
+        queue.put(message("x", names(f"{n:02}", 1_000)))
+    far = queue.put(message("y", ["far"]))
+    while some := queue.lease(4).messages:
+        queue.settle(*[one.reject() for one in some])
+    queue.connection.delete(f"{queue.key}:xk")
+    far += queue.put(message("y", ["far"]))
+    queue.settle(*[one.reject() for one in queue.lease(4).messages])
+    after, found, pages = "", [], 0
+    while page := queue.call("dead_letters", 100, after, "far"):
+        pages += 1
+        while page:
+            after, exclusive, shared = page[0], int(page[6]), int(page[7])
+            keys, page = page[8 : 8 + exclusive + shared], page[8 + exclusive + shared :]
+            found += [after] * ("far" in keys)
+    assert found == far
+    assert pages == 2
+
+
+def test_a_purge_of_dead_letters_with_many_keys_is_bounded(queue: Queue) -> None:
+    for n in range(24):
+        queue.put(message("x", names(f"{n:02}", 1_000)))
+    while some := queue.lease(4).messages:
+        queue.settle(*[one.reject() for one in some])
+    purged = [int(queue.call("purge", "dead")[0]) for _ in range(4)]
+    assert purged == [8, 8, 8, 0]
+    assert not queue.connection.exists(f"{queue.key}:xk")
 
 
 @pytest.fixture(params=["redis", "hub"])

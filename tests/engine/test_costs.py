@@ -6,6 +6,7 @@ import random
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -163,6 +164,78 @@ def test_hot_keys_of_a_queue_on_redis_are_exact_if_thousands_are_deep(redis_url:
             assert hot_keys(queue, n) == deepest[:n]
 
 
+@pytest.mark.parametrize(
+    "state", [None, "waiting", "ready", "leased", "backing_off", "held", "delayed"]
+)
+def test_the_first_page_of_messages_costs_the_same_in_a_long_queue(
+    costs: Costs, state: Any
+) -> None:
+    taken = []
+    for count in (FEW, MANY):
+        queue = costs.queue(count)
+        queue.put("retry", keys="r", retry=Retry(attempts=2, first=3_600, longest=3_600))
+        queue.put("hold", keys="h", retry=Retry(attempts=1, then="hold"))
+        leases = queue.get_many(KEYS + 2, timeout=20)
+        for lease in leases:
+            if lease.payload in ("retry", "hold"):
+                lease.nack(error="bad")
+            elif lease.payload % 2:
+                lease.release()
+        queue.put_many(["late"] * 3, delay=3_600)
+        shown: list[Any] = []
+        taken.append(costs.of(lambda: shown.extend(queue.messages(5, state=state))))  # noqa: B023
+        # More than a server finds from the front.
+        wanted = [one for one in queue.messages(10_000) if state in (None, one.state)]
+        assert shown == wanted[:5] != []
+        for lease in leases[:KEYS:2]:
+            lease.ack()
+    few, many = taken
+    assert many == few
+
+
+@pytest.mark.parametrize("state", ["leased", "held"])
+def test_the_next_page_of_a_rare_state_costs_the_same_in_a_long_queue(
+    costs: Costs, state: Any
+) -> None:
+    taken = []
+    for count in (FEW, MANY):
+        queue = costs.queue(count)
+        leases = queue.get_many(20, timeout=20)
+        ids = [lease.id for lease in leases]
+        for lease in leases:
+            if state == "held":
+                queue.revoke(lease.id, then="hold")
+        shown = queue.messages(7, state=state)
+        last = shown[-1].id
+
+        def read_on(queue: RemoteQueue[Any], shown: list[Any], last: int) -> None:
+            shown.extend(queue.messages(50, state=state, after=last))
+
+        taken.append(costs.of(partial(read_on, queue, shown, last)))
+        assert [one.id for one in shown] == sorted(ids)
+        for lease in leases if state == "leased" else []:
+            lease.ack()
+    few, many = taken
+    assert many == few
+
+
+def test_the_dead_letters_on_a_key_cost_the_same_behind_many_others(costs: Costs) -> None:
+    taken = []
+    for count in (100, 900):
+        queue = costs.queue(0)
+        for start in range(0, count, 100):
+            queue.put_many(range(start, start + 100), keys=lambda n: ["all", f"key {n}"])
+            for _ in range(100):
+                queue.get(timeout=20).reject("bad")
+        found: list[Any] = []
+        taken.append(costs.of(lambda: found.extend(queue.dead_letters(key="key 99"))))  # noqa: B023
+        assert [one.payload for one in found] == [99]
+        letters = queue.dead_letters(10_000, key="all")
+        assert [one.payload for one in letters] == list(range(count))
+    few, many = taken
+    assert many == few
+
+
 def test_the_next_page_from_the_front_costs_the_same_in_a_long_queue_on_redis(
     redis_url: str,
 ) -> None:
@@ -171,7 +244,7 @@ def test_the_next_page_from_the_front_costs_the_same_in_a_long_queue_on_redis(
         with Costs(redis_url) as costs:
             queue = costs.queue(count)
             shown = [one.id for one in queue.messages(5)]
-            assert [one.id for one in queue.messages(5)] == shown
+            assert len(queue.messages(5, after=shown[-1])) == 5
             taken.append(
                 [
                     costs.of(lambda: queue.messages(5)),  # noqa: B023
@@ -184,14 +257,29 @@ def test_the_next_page_from_the_front_costs_the_same_in_a_long_queue_on_redis(
 def test_messages_settled_since_a_listing_are_looked_up_once(redis_url: str) -> None:
     with Costs(redis_url) as costs:
         queue = costs.queue(FEW)
-        oldest = queue.put("later", delay=3_600)
-        newest = queue.put("newest", keys="new")
-        assert len(queue.messages(1)) == 1
+        newest = [queue.put("newest", keys=f"new {n}") for n in range(2)]
+        # More than a server finds from the front.
+        most = 2_000
+        assert len(queue.messages(most)) == FEW + 2
         for _ in range(FEW):
             with queue.get(timeout=20):
                 pass
-        assert [one.id for one in queue.messages(2)] == [oldest, newest]
-        assert costs.of(lambda: queue.messages(2)) < 10
+        first = costs.of(lambda: queue.messages(most))
+        assert [one.id for one in queue.messages(most)] == newest
+        assert costs.of(lambda: queue.messages(most)) < first / 2
+
+
+def test_the_first_waiting_message_on_redis_is_found_behind_thousands_of_ready_ones(
+    redis_url: str,
+) -> None:
+    with Costs(redis_url) as costs:
+        queue = costs.queue(0)
+        for start in range(0, 6_000, 1_000):
+            queue.put_many(range(start, start + 1_000), keys=str)
+        waiting = queue.put("waits", keys=5_999)
+        assert [one.id for one in queue.messages(state="waiting")] == [waiting]
+        assert len(queue.messages(1_024)) == 1_024
+        assert len(queue.messages(10_000, state="ready")) == 6_000
 
 
 def test_listings_of_a_queue_on_redis_show_what_is_unsettled_while_it_changes(

@@ -191,6 +191,7 @@ impl Engine {
                 b"events",
                 b"ordered",
                 b"larger",
+                b"front",
             ];
             if settings.journal.is_some() {
                 told.push(b"journal");

@@ -120,6 +120,8 @@ def test_the_version_reports_wire_hash_and_features(connection: redis.Redis) -> 
         b"events",
         b"larger",
         b"deepest",
+        b"front",
+        b"dead-keys",
     ]
     assert reply == [b"1", Library().hash.encode(), *features]
 

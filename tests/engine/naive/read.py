@@ -21,7 +21,6 @@ from tests.engine.naive.operate import OperatedModel
 OPTIONS = tuple(option.name for option in WIRE.message if option.name != "DELAY")
 KEPT_OF_THE_DEAD = ("PRIORITY", "BARRIER", "RESULT", "QUIET", "LIMIT", *POLICY)
 SHOWN_BEFORE_A_BARRIER = 10
-LOOKED_AT = WIRE.limits["MAX_LOOKED_AT"].of("redis")
 NAMED = WIRE.limits["MAX_NAMED"].of("redis")
 NAMED_BYTES = WIRE.limits["MAX_NAMED_BYTES"].of("redis")
 
@@ -87,15 +86,14 @@ class ReadModel(OperatedModel):
             places = [at for at, entry in enumerate(letters) if str(entry.id) == after]
             letters = letters[places[0] + 1 :] if places else []
         reply: list[str] = []
-        bytes = looked_at = 0
+        bytes = 0
         for entry in letters:
             if key is None or key in entry.keys:
                 told = map(str, (entry.id, entry.attempt, entry.died, entry.error, entry.priority))
                 reply += [*told, entry.payload, *entry.counted_keys()]
                 bytes += entry.told_bytes()
                 count -= 1
-            looked_at += 0 if key is None else 1 + len(entry.keys)
-            if count == 0 or looked_at >= LOOKED_AT or bytes >= TOLD:
+            if count == 0 or bytes >= TOLD:
                 break
         return reply
 
@@ -160,6 +158,10 @@ class ReadModel(OperatedModel):
         found = [one for one in self.unsettled() if state in (None, self.state(one))]
         ids = sorted(one.id for one in found if one.id > int(least))
         return ["0", str(self.number if self.unsettled() else 0), *map(str, ids)]
+
+    def scan_front(self, count: int, least: str, state: str | None = None) -> list[str]:
+        ids = self.scan_larger(least, state)[2:][:count]
+        return [ids[-1] if len(ids) == count else "0", *ids]
 
     def scan_delayed(self, key: str) -> list[list[str]]:
         delayed = [entry for entry in self.unsettled() if entry.state == DELAYED]

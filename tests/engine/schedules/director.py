@@ -364,6 +364,17 @@ class Director:
                 told = model.scan_larger(least, state)
                 arguments = ["0", "1000", "larger", least, *([state] if state else [])]
                 self._call("scan", arguments, told)
+            few = ("leased", "backing_off", "held", "delayed")[pick // 4 % 4]
+            for least, state in (
+                ("0", None),
+                ("0", "waiting"),
+                ("0", "ready"),
+                ("0", few),
+                (id, few),
+            ):
+                told = model.scan_front(limit, least, state)
+                arguments = ["0", most, "front", least, *([state] if state else [])]
+                self._call("scan", arguments, told)
             delayed = [part for one in model.scan_delayed(key) for part in one]
             self._call("scan", ["0", "1000", "delayed", key], ["0", *delayed])
             self._call("hot", ["0"], ["0", *[part for one in model.hot() for part in one]])

@@ -95,6 +95,8 @@ WRONG: list[tuple[str, str, list[str]]] = [
     ("BADARG", "scan", ["0", "5", "larger", "-1"]),
     ("BADARG", "scan", ["0", "5", "larger", "1", "dead"]),
     ("BADARG", "scan", ["0", "5", "larger", "1", "held", "a"]),
+    ("BADARG", "scan", ["0", "5", "front"]),
+    ("BADARG", "scan", ["0", "5", "front", "1", "dead"]),
     ("BADARG", "paused", []),
     ("BADARG", "pause", ["", "a"]),
     ("BADARG", "scan", ["x", "1"]),

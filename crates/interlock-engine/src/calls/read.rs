@@ -161,6 +161,7 @@ impl Queue {
             }
             b"ids" => self.scan_ids(from, cursor, count, out),
             b"larger" => self.scan_larger(from, cursor, count, out),
+            b"front" => self.scan_front(from, count, out),
             b"rising" => {
                 from.end()?;
                 self.scan_in_order(cursor, count, out);
@@ -236,21 +237,35 @@ impl Queue {
         count: usize,
         out: &mut Vec<u8>,
     ) -> Read<()> {
-        let least = from.natural(0, MAX_NUMBER, || "id".into())?;
-        let state = if from.more() { Some(from.take(|| "state".into())?) } else { None };
-        if state.is_some_and(|state| !State::ALL.iter().any(|one| one.word().as_bytes() == state)) {
-            return from.bad(|| "state".into(), "is not a state of unsettled messages");
-        }
-        from.end()?;
+        let (least, state) = least_and_state(from)?;
         let mut told = Strings::default();
         told.number(self.scheduler.last_id());
         let next = self.scheduler.scan(cursor, count, |seen| {
-            if seen.id > least && state.is_none_or(|state| seen.state.word().as_bytes() == state) {
+            if seen.id > least && state.is_none_or(|state| seen.state == state) {
                 told.number(seen.id);
             }
             true
         });
         told.end_behind(next, out);
+        Ok(())
+    }
+
+    /// `il1_scan` of the first ids that are larger than one, in order.
+    fn scan_front<A: Args + ?Sized>(
+        &mut self,
+        from: &mut Reader<'_, A>,
+        count: usize,
+        out: &mut Vec<u8>,
+    ) -> Read<()> {
+        let (least, state) = least_and_state(from)?;
+        let mut told = Strings::default();
+        let has_few = state.is_some_and(|state| self.scheduler.has_few(state));
+        // Until all ids are in order, a page is empty and the next one begins at the same id.
+        let last = match has_few || self.scheduler.order_ids() {
+            false => least.max(1),
+            true => self.scheduler.front(least + 1, count, state, |id| told.number(id)),
+        };
+        told.end_behind(last, out);
         Ok(())
     }
 
@@ -449,6 +464,21 @@ impl Queue {
             (None, None) => reply::texts(out, &[b"gone"]),
         }
     }
+}
+
+/// The id that others must exceed, and the state that they must have.
+fn least_and_state<A: Args + ?Sized>(from: &mut Reader<'_, A>) -> Read<(u64, Option<State>)> {
+    let least = from.natural(0, MAX_NUMBER, || "id".into())?;
+    let mut state = None;
+    if from.more() {
+        let word = from.take(|| "state".into())?;
+        state = State::ALL.into_iter().find(|one| one.word().as_bytes() == word);
+        if state.is_none() {
+            return from.bad(|| "state".into(), "is not a state of unsettled messages");
+        }
+    }
+    from.end()?;
+    Ok((least, state))
 }
 
 pub fn cursor<A: Args + ?Sized>(from: &mut Reader<'_, A>) -> Read<u64> {

@@ -66,7 +66,7 @@ pub enum Function {
     /// `il1_peek ID`.
     Peek,
     /// `il1_scan CURSOR COUNT [dead | newest | key KEY | delayed KEY | ids ID ... | larger ID
-    /// [STATE] | rising]`.
+    /// [STATE] | front ID [STATE] | rising]`.
     Scan,
     /// `il1_paused CURSOR`.
     Paused,

@@ -16,7 +16,7 @@ from interlock import audit
 from interlock.client.connection import refusals
 from interlock.client.request import Argument, Refused, Request
 from interlock.client.wire import admin as wire_queue
-from interlock.client.wire import declaration
+from interlock.client.wire import declaration, listing
 from interlock.client.wire import messages as wire
 from interlock.client.wire.events import Events
 from interlock.client.wire.records import Dropped, Letter, NewKeys, Stored
@@ -25,7 +25,7 @@ from interlock.errors import InterlockError
 from interlock.explanation import Explanation, key_names
 from interlock.message import Kind, Put
 from interlock.roots import Roots
-from interlock.runtime.limits import MAX_WALKED
+from interlock.runtime.limits import MAX_BATCH, MAX_WALKED
 
 if TYPE_CHECKING:
     from interlock.client.admin.server import Installed, Server
@@ -113,6 +113,18 @@ class Operator:
             if message.id not in seen:
                 seen.add(message.id)
                 yield message
+
+    def front(
+        self, queue: str, limit: int, state: str | None = None
+    ) -> tuple[list[Stored], bool] | None:
+        """Return the unsettled messages with the smallest ids, at most `limit`, of all or of those
+        in a state, and whether there are no others.
+
+        Return None if only `messages` finds them.
+        """
+        if limit > MAX_BATCH or not self._server.finds_front(queue):
+            return None
+        return self._call(queue, listing.front, limit, 0, state)
 
     def dead(self, queue: str) -> Iterator[Stored]:
         """Return the dead letters with all stored details, in the order of their deaths."""

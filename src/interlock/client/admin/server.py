@@ -79,6 +79,13 @@ class Server(Requests):
 
         return self._client._sessions.run(None, request)
 
+    def finds_front(self, queue: str) -> bool:
+        """Return whether the server finds the messages with the smallest ids."""
+        if not self._engine.servers and not self.is_local:
+            # The first call learns it.
+            self.call(queue, wire_queue.lease_token, 1)
+        return self._engine.finds_front
+
     def call_each(
         self, function: str, queues: Sequence[str], *arguments: Argument
     ) -> list[list[bytes] | Refused]:

@@ -80,6 +80,10 @@ class Engine:
         """Every server known begins il1_hot with the deepest lanes."""
         self.lists_ids = False
         """Every server known lists ids without the messages."""
+        self.finds_front = self.is_ordered
+        """Every server known finds the smallest ids, of all messages or of those in a state."""
+        self.finds_dead = self.is_ordered
+        """Every server known finds the dead letters of a key."""
         self.is_older = False
         """A server is of a release that keeps shorter errors and does not know DEFER."""
         self.losses = 0
@@ -355,6 +359,9 @@ class Engine:
                     deepest = {"ordered", "deepest"}
                     self.finds_deepest = all(deepest & one.features for one in every)
                     self.lists_ids = all("larger" in one.features for one in every)
+                    self.finds_front = all("front" in one.features for one in every)
+                    dead = {"ordered", "dead-keys"}
+                    self.finds_dead = all(dead & one.features for one in every)
                     if not parks:
                         yield from server_settings.watched(address, patience.share())
                     return

@@ -63,6 +63,7 @@ SHARED = (
     "room",
     "waiters",
     "description",
+    "front",
     "calls",
     "replies",
     "lease_request",

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.client.request import Argument, Request
-from interlock.client.requests import listing
 from interlock.client.requests import waiting as wait
 from interlock.client.requests.queue_arguments import (
     canonical,
@@ -25,7 +24,7 @@ from interlock.client.requests.queue_arguments import (
 from interlock.client.requests.result_wait import FIRST_LOOK, LONGEST_LOOK, ResultWait
 from interlock.client.session import Session
 from interlock.client.wire import admin as wire_queue
-from interlock.client.wire import declaration
+from interlock.client.wire import declaration, listing
 from interlock.client.wire.codec import decode_result
 from interlock.client.wire.functions import DeclaredOptions
 from interlock.client.wire.messages import MAX_EXPLAINED, Sleep
@@ -164,14 +163,15 @@ class Operations:
     ) -> Request[list[DeadLetter[Any]]]:
         """Return the first dead letters, with a key those that carry it.
 
-        The key is not passed to a server that examines only a limited number of them.
+        The key is not passed to a server that examines only a limited number of them. Another one
+        may return some without the key among those of an earlier release.
         """
         limit = check_limit("dead_letters()", limit)
         named = canonical("dead_letters()", key)
         found: list[Letter] = []
         after: int | None = None
         while len(found) < limit:
-            asked = named if self._handle.engine.is_ordered else None
+            asked = named if self._handle.engine.finds_dead else None
             count = min(limit - len(found), MAX_BATCH) if named == asked else MAX_BATCH
             some = yield from wire_queue.dead_letters(self.on(session), count, after, asked)
             if not some:
@@ -200,8 +200,13 @@ class Operations:
             return []
 
         call = self.on(session)
-        if named is None and state is None and (yield from self._lists_ids(session)):
-            return (yield from self._listings.first(call, least, limit))
+        if named is None:
+            yield from self._know_server(session)
+            front = yield from self._front(session, limit, state, least)
+            if front is not None:
+                return front
+            if state is None and self._lists_ids():
+                return (yield from self._listings.first(call, least, limit))
         place = named, state, least
         ids = self._listings.find(place)
         shown, _ = yield from listing.page(call, ids, least, limit, state)
@@ -227,13 +232,28 @@ class Operations:
             found += [one for one in some if state in (None, one.state)]
         return found[:limit]
 
-    def _lists_ids(self, session: Session[Any]) -> Request[bool]:
+    def _front(
+        self, session: Session[Any], limit: int, state: object, least: int
+    ) -> Request[list[Stored] | None]:
+        """Return the wanted messages with the smallest ids above one, from a server that finds
+        these ids; None if it does not, or returns the messages themselves in order."""
+        engine = self._handle.engine
+        if not engine.finds_front or (state is None if engine.is_ordered else limit > MAX_BATCH):
+            return None
+        found = yield from listing.front(self.on(session), limit, least, state)
+        return found and found[0]
+
+    def _know_server(self, session: Session[Any]) -> Request[None]:
+        """Ask a server what it can do, if none has been called yet."""
+        engine = self._handle.engine
+        if not engine.is_ordered and not engine.servers:
+            # The first call learns it.
+            yield from wire_queue.lease_token(self.on(session), 1)
+
+    def _lists_ids(self) -> bool:
         """Return whether messages are listed by an il1_scan of ids: the server does not list them
         in order."""
         engine = self._handle.engine
-        if not engine.is_ordered and not engine.servers:
-            # The first call to a server learns what it can do.
-            yield from wire_queue.lease_token(self.on(session), 1)
         return engine.lists_ids and not engine.is_ordered
 
     def _first(
@@ -243,7 +263,7 @@ class Operations:
         those that a scan of all found, if the server does not list in order."""
         found: dict[int, Stored] = {}
         ids = listing.Found()
-        if named is None and (yield from self._lists_ids(session)):
+        if named is None and self._lists_ids():
             known, _ = yield from listing.larger(self.on(session), least, state)
             return (yield from listing.page(self.on(session), known, least, limit, state))
         if named is None and self._handle.engine.is_ordered:
@@ -506,7 +526,9 @@ class Operations:
     def _dead_on(self, session: Session[Any], key: bytes) -> Request[list[int]]:
         ids: list[int] = []
         after: int | None = None
-        while some := (yield from wire_queue.dead_letters(self.on(session), MAX_BATCH, after)):
+        asked = key if self._handle.engine.finds_dead else None
+        call = self.on(session)
+        while some := (yield from wire_queue.dead_letters(call, MAX_BATCH, after, asked)):
             ids += [one.id for one in _on(some, key)]
             after = some[-1].id
         return ids

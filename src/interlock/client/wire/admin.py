@@ -84,6 +84,16 @@ def scan_larger(
     return ids_found((yield from call("scan", cursor, count, "larger", least, *more)))
 
 
+def scan_front(
+    call: Call, count: int, least: int, state: object
+) -> Request[tuple[int | None, Sequence[int]]]:
+    """Return the last id found, 0 if no more follow, None if only a scan finds them; and the first
+    ids above one, of the unsettled messages in a state (None: of all). Servers with the feature
+    ``front`` have it."""
+    more = [] if state is None else [str(state)]
+    return first_ids((yield from call("scan", 0, count, "front", least, *more)))
+
+
 def peek(call: Call, id: int) -> Request[Stored | None]:
     """Return an unsettled message, or a dead letter; None if this id is unknown."""
     return peeked((yield from call("peek", id)))
@@ -319,6 +329,13 @@ def ids_found(reply: Sequence[bytes]) -> tuple[bytes, int, Sequence[int]]:
     """Parse the reply of il1_scan of ids: the next cursor, the last number given, and ids."""
     cursor, last, *ids = reply
     return cursor, int(last), list(map(int, ids))
+
+
+@understood
+def first_ids(reply: Sequence[bytes]) -> tuple[int | None, Sequence[int]]:
+    """Parse the reply of il1_scan of the first ids: the last one, and all."""
+    last, *ids = reply
+    return int(last) if last else None, list(map(int, ids))
 
 
 def stored(parts: Parts) -> Stored:

@@ -203,6 +203,74 @@ impl<P> Scheduler<P> {
         0
     }
 
+    /// Returns whether `front` finds the messages in a state without all ids being in order.
+    pub fn has_few(&self, state: State) -> bool {
+        let few = match state {
+            State::Delayed => self.delays.len(),
+            State::Leased => self.leases.len(),
+            State::BackingOff => self.backoffs.len(),
+            State::Held => 0,
+            State::Waiting | State::Ready => return false,
+        };
+        few <= PLACES as usize
+    }
+
+    /// Passes up to `count` ids of unsettled messages to `each` in order, from the id `from` on, of all
+    /// or of those in a state. Returns the last id looked at; 0 if no more follow. Needs all ids in order,
+    /// unless the state `has_few`.
+    pub fn front(
+        &self,
+        from: u64,
+        count: usize,
+        state: Option<State>,
+        mut each: impl FnMut(u64),
+    ) -> u64 {
+        let (mut left, mut steps) = (count, PLACES);
+        let mut look = |id, found| {
+            left -= usize::from(found);
+            steps -= 1;
+            if found {
+                each(id);
+            }
+            left == 0 || steps == 0
+        };
+        if let Some(state) = state.filter(|&state| self.has_few(state)) {
+            let mut ids = self.ids_in(state, from);
+            ids.sort_unstable();
+            return ids.into_iter().find(|&id| look(id, true)).unwrap_or(0);
+        }
+        let mut places = self.records.in_order(from);
+        let last = places.find(|&at| {
+            // Ready, but for a pause.
+            let is_ready = self.records[at].state == Some(State::Ready);
+            let found = match state {
+                None => true,
+                Some(State::Ready) => is_ready && !self.is_paused(at),
+                Some(State::Waiting) if is_ready => self.is_paused(at),
+                state => self.records[at].state == state,
+            };
+            look(self.records[at].id, found)
+        });
+        last.map_or(0, |at| self.records[at].id)
+    }
+
+    /// The ids, from `from` on, of the messages in a state that is not waiting or ready.
+    fn ids_in(&self, state: State, from: u64) -> Vec<u64> {
+        let id_of = |at: u32| self.records[at].id;
+        let behind = |&id: &u64| id >= from;
+        match state {
+            State::Delayed => self.delays.ids().filter(behind).collect(),
+            State::BackingOff => {
+                self.backoffs.iter().map(|due| id_of(due.owner)).filter(behind).collect()
+            }
+            State::Held => self.counts.held_ids().filter(behind).collect(),
+            _ => {
+                let leases = self.leases.places().filter(|(_, lease)| lease.token != 0);
+                leases.map(|(_, lease)| id_of(lease.message)).filter(behind).collect()
+            }
+        }
+    }
+
     /// The unsettled messages in a key's lane, in sequence: those behind message `after`, or all if it is
     /// not in the lane.
     pub fn on_key(&self, key: KeyRef<'_>, after: u64) -> impl Iterator<Item = Seen<'_, P>> {
@@ -388,7 +456,7 @@ mod tests {
     use crate::key::KeyRef;
     use crate::queue::parts::watch::Watch;
     use crate::queue::scheduler::{Put, Scheduler};
-    use crate::queue::types::Options;
+    use crate::queue::types::{Kind, Options, State};
 
     /// Returns the ids of all pages in order, and the number of pages.
     fn in_order(scheduler: &mut Scheduler<u64>, count: usize) -> (Vec<u64>, usize) {
@@ -429,6 +497,41 @@ mod tests {
         scheduler.cancel_all(1);
         let id = scheduler.put(1, &Put::default(), &mut Some(0)).unwrap().id;
         assert_eq!(in_order(&mut scheduler, 100).0, [id]);
+    }
+
+    #[test]
+    fn the_first_ids_in_a_state_are_those_that_a_list_of_all_shows() {
+        let mut rng = fastrand::Rng::with_seed(9);
+        let mut scheduler: Scheduler<u64> = Scheduler::new(Options::default(), Watch::off());
+        for round in 0..30_000 {
+            let key = [b'a' + rng.u8(..20)];
+            let keys = [KeyRef::new(&key)];
+            let delay = if rng.u8(..) < 9 { 1_000 } else { 0 };
+            let put = Put { keys: &keys, delay, ..Put::default() };
+            scheduler.put(1, &put, &mut Some(round)).unwrap();
+            if round % 1_000 == 0 {
+                let _ = scheduler.lease(1, Kind::Any, 0);
+            }
+        }
+        scheduler.pause(1, Some(KeyRef::new(b"c")));
+        while !scheduler.order_ids() {}
+        for state in [None].into_iter().chain(State::ALL.map(Some)) {
+            let mut wanted = Vec::new();
+            scheduler.list(0, u32::MAX, |seen| {
+                wanted.extend((state.is_none_or(|state| seen.state == state)).then_some(seen.id));
+                true
+            });
+            let (mut found, mut from) = (Vec::new(), 0);
+            loop {
+                let last = scheduler.front(from, 700, state, |id| found.push(id));
+                if last == 0 {
+                    break;
+                }
+                from = last + 1;
+            }
+            assert_eq!(found.len(), wanted.len(), "{state:?}");
+            assert!(found == wanted, "{state:?}");
+        }
     }
 
     #[test]

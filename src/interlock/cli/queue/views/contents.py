@@ -43,8 +43,9 @@ def add_to(commands: Any) -> None:
         peek,
         "show the first messages of a queue, or those with the given ids",
         (LIMIT, STATE, KEY, AFTER),
-        about="Without ids it visits all messages, because a queue does not keep them in one "
-        "list; with --key, only those with the key. JSON and MessagePack payloads are shown "
+        about="With --key it visits only the messages with the key. With --after, or if the server "
+        "cannot find the first messages, it visits all: Redis cannot while keys are paused, a "
+        "barrier is pending or messages wait for a limit. JSON and MessagePack payloads are shown "
         "decoded. With one id, all failed attempts are shown with their tracebacks.",
         ids="[ID]",
     )
@@ -94,11 +95,13 @@ def _peek(operator: Operator, given: argparse.Namespace) -> int:
                 behind is None or place(message) > behind
             )
 
-        if given.key is None:
+        if given.key is not None:
+            found = _on_key(operator, given, wanted)
+        elif (front := _front(operator, given)) is not None:
+            found = front
+        else:
             unsettled = filter(wanted, operator.messages(given.queue))
             found = heapq.nsmallest(given.limit, unsettled, key=place)
-        else:
-            found = _on_key(operator, given, wanted)
     # The server's view of each; the message may have gone meanwhile.
     looked = [
         (message, None if message.state == "dead" else node_of(operator, given.queue, message.id))
@@ -122,6 +125,19 @@ def _peek(operator: Operator, given: argparse.Namespace) -> int:
     if not looked and not given.ids:
         print("no such messages" if given.state or given.key else "no messages")
     return code
+
+
+def _front(operator: Operator, given: argparse.Namespace) -> list[Stored] | None:
+    """Return the first matching messages, if they have the smallest ids and the server finds these;
+    else None."""
+    front = operator.front(given.queue, given.limit, given.state) if given.after is None else None
+    if front is None:
+        return None
+    found, are_all = front
+    # The place of a message that is or was delayed is behind those of larger ids.
+    if are_all or all(place(one) == (False, one.id, one.id) for one in found):
+        return sorted(found, key=place)
+    return None
 
 
 def _on_key(

@@ -1,7 +1,7 @@
 -- il1_dead_letters: count after [key]
 -- The first `count` dead letters behind `after` (empty: from the first), with a key only those that carry
 -- it, in the order in which they died: for each id, attempts, time, error, priority, payload, exclusive,
--- shared, then the keys.
+-- shared, then the keys. If an earlier release wrote some of the letters, the last one may be without the key.
 
 -- Answers how many bytes that took.
 local function tell_dead(q, id, dead, reply)
@@ -15,31 +15,58 @@ local function tell_dead(q, id, dead, reply)
   return description.bytes_told(payload, dead.exclusive, dead.shared, dead[1])
 end
 
+-- The dead letters with a key behind an id, if there is one, from xk.
+local function each_on(q, key, after, count, look)
+  local first = after and '(' .. letters.behind(key, redis_call('ZSCORE', q.xo, after), after) or '[' .. letters.behind(key)
+  local members = redis_call('ZRANGEBYLEX', q.xk, first, '(' .. letters.behind(key) .. ':', 'LIMIT', 0, count)
+  for start = 1, #members, READ_AT_ONCE do
+    local ids = {}
+    for i = start, math.min(start + READ_AT_ONCE - 1, #members) do
+      ids[#ids + 1] = string_sub(members[i], -16)
+    end
+    for i, text in ipairs(fetch(q.x, ids)) do
+      if look(ids[i], text) then
+        return
+      end
+    end
+  end
+end
+
 register('dead_letters', function(q, from)
   local count = take.whole(from, 1, MAX_BATCH, 'count')
-  local first = 0
+  local after = nil
   if from.args[from.at + 1] == '' then
     from.at = from.at + 1
   else
-    local after = take.number(from, 'after')
-    local rank = redis_call('ZRANK', q.xo, after)
-    first = rank and rank + 1
+    after = take.number(from, 'after')
   end
   local key = more(from) and take.text(from, MAX_KEY_BYTES, 'key')
   if key == '' then
     bad(from, 'key', 0, 'is empty')
   end
   take_end(from)
-  local reply, bytes, looked_at = {}, 0, 0
-  -- After an id that is not a dead letter, nothing follows.
-  local last = first and first + (key and MAX_LOOKED_AT or count) - 1 or -1
-  description.each_dead(q, first or 0, last, function(id, text)
+  look(q)
+  local rank = after and redis_call('ZRANK', q.xo, after)
+  if after and not rank then
+    -- After an id that is not a dead letter, nothing follows.
+    return {}
+  end
+  local is_listed = key and letters.are_listed(q)
+  local reply, bytes, left = {}, 0, key and not is_listed and MAX_LOOKED_AT or math.huge
+  local function tell(id, text)
     local dead = cmsgpack.unpack(text)
-    if not key or description.carries(dead, key) then
+    left = left - 1 - #dead.exclusive - #dead.shared
+    -- The next page begins behind the last letter of this one: so that is the last one examined.
+    if not key or left <= 0 or description.carries(dead, key) then
       bytes, count = bytes + tell_dead(q, id, dead, reply), count - 1
     end
-    looked_at = looked_at + (key and 1 + #dead.exclusive + #dead.shared or 0)
-    return count == 0 or looked_at >= MAX_LOOKED_AT or bytes >= MAX_TOLD
-  end)
+    return count == 0 or left <= 0 or bytes >= MAX_TOLD
+  end
+  if is_listed then
+    each_on(q, key, after, count, tell)
+  else
+    local first = rank and rank + 1 or 0
+    description.each_dead(q, first, first + (key and MAX_LOOKED_AT or count) - 1, tell)
+  end
   return reply
 end)

@@ -55,7 +55,7 @@ local function replies_of(q)
 end
 
 local ALL = {
-  'c', 'o', 'y', 'al', 'n', 'v', 'dep', 'fk', 'rk', 'fu', 'ru', 'due', 'u', 'uw', 'x', 'xo', 'res', 'rz', 'ro',
+  'c', 'o', 'y', 'al', 'n', 'v', 'dep', 'fk', 'rk', 'fu', 'ru', 'due', 'u', 'uw', 'x', 'xo', 'xk', 'res', 'rz', 'ro',
   'pk', 'back', 'held', 'ba', 'bn', 'opening', 'ak', 'au', 'sn', 'keep', 'rt',
   'late', 'unf', 'ko', 'w:any', 'w:keyed', 'w:unkeyed', 'w:room', 'w:needs',
   'w:turn', 'w:settled',

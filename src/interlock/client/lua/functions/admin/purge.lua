@@ -40,8 +40,7 @@ register('purge', function(q, from)
     count = purge_pending(q)
   else
     local ids = redis_call('ZRANGE', q.xo, 0, MAX_PURGED - 1)
-    letters.drop(q, ids)
-    count = #ids
+    count = letters.drop(q, ids)
   end
   commit(q)
   return { tostring(count) }

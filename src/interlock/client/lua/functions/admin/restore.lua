@@ -136,7 +136,7 @@ local function restore_message(q, item)
 end
 
 local function restore_dead(q, item)
-  local c, m = q.counters, item.m
+  local m = item.m
   m.id = draw(q, N.seq)
   -- Its age counts from here on at the latest, whatever the clock there said.
   local died = math.min(item.time, q.now)
@@ -152,10 +152,7 @@ local function restore_dead(q, item)
     dead.extras[name] = m.extras and m.extras[name]
   end
   dead.extras.LIMIT = m.limit or nil
-  redis_call('HSET', q.x, m.id, cmsgpack.pack(dead))
-  c[N.died] = c[N.died] + 1
-  redis_call('ZADD', q.xo, c[N.died], m.id)
-  c[N.dead] = c[N.dead] + 1
+  letters.keep(q, m.id, dead)
   letters.note(q, died)
 end
 

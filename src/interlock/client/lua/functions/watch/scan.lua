@@ -1,14 +1,15 @@
--- il1_scan: cursor count [dead|newest|key KEY|delayed KEY|ids ID...|larger ID [STATE]]
+-- il1_scan: cursor count [dead|newest|key KEY|delayed KEY|ids ID...|larger ID [STATE]|front ID [STATE]]
 -- All unsettled messages in no order, about `count` at a time. Answers the next cursor, then
 -- messages. Or the dead letters, in the order of their deaths, or the newest first; the cursor is
 -- the last one returned. Or a key's lane in sequence; the cursor is the last one returned: if that
 -- is settled, from the front again. Or the delayed messages of a key, the first due first. Or the
 -- messages with these ids that are larger than the cursor, in the order given; the cursor is the
 -- last one returned. Or no messages, only the ids larger than one, in no order: answers the next cursor,
--- the last number of the series, then ids.
+-- the last number of the series, then ids. Or the first ids larger than one, in order: answers the last of them, 0 if no
+-- more follow, then ids; or an empty string if only a scan finds them.
 
 local DEAD_ONES = { dead = 'Z', newest = 'ZREV' }
-local PARTS = { dead = true, newest = true, key = true, delayed = true, ids = true, larger = true }
+local PARTS = { dead = true, newest = true, key = true, delayed = true, ids = true, larger = true, front = true }
 PARTS.told = 'dead, newest, key, delayed, ids or larger'
 local IN_STATE = {
   delayed = true, waiting = true, ready = true, leased = true, backing_off = true, held = true,
@@ -173,12 +174,15 @@ register('scan', function(q, from)
     bad(from, 'key', 0, 'is empty')
   end
   local ids = part == 'ids' and take_ids(from, cursor)
-  local least = part == 'larger' and take.whole(from, 0, MAX_NUMBER, 'id')
+  local least = (part == 'larger' or part == 'front') and take.whole(from, 0, MAX_NUMBER, 'id')
   local state = least and more(from) and take.word(from, IN_STATE, 'state')
   take_end(from)
   look(q)
   if ids then
     return scan_ids(q, count, ids)
+  elseif part == 'front' then
+    local first = first_ids(q, count, least, state)
+    return { first and (first[count] or '0') or '', table_unpack(first or NONE) }
   elseif least then
     return scan_larger(q, cursor, count, least, state)
   elseif part == 'key' then

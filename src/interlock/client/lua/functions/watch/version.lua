@@ -7,7 +7,7 @@ redis.register_function({
   callback = function()
     return {
       ABOUT.wire, ABOUT.hash, 'keys=' .. MAX_KEYS, 'release=' .. ABOUT.release, 'layout=' .. LAYOUT, 'events', 'larger',
-      'deepest',
+      'deepest', 'front', 'dead-keys',
     }
   end,
 })

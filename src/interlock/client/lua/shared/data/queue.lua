@@ -12,7 +12,7 @@
 -- | fk, rk, fu, ru | the ready: as they were put, and the others; with keys, and without |
 -- | due | all that falls due, by time |
 -- | u, uw | dedup strings; those that are forgotten, by time |
--- | x, xo | dead letters by id; the order in which they died |
+-- | x, xo, xk | dead letters by id; the order in which they died; those of each key (see outcome.lua) |
 -- | res, rz, ro | results by id; when they go; in which order they came |
 -- | pk, park:KEY, back, back:N | paused keys; the ready that they hold; what is on its way back |
 -- | held | the places of held messages |

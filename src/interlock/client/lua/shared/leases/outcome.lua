@@ -53,17 +53,68 @@ end
 -- µs: see letters.note.
 local letters = { GRACE = 600000000 }
 
+-- xk has the letters of each key, in the order in which they died: a member is the length of the key, the key, the number
+-- of the death and the id. One more of each letter, without a key, shows whether xk has all letters: an earlier release
+-- did not write it.
+local NO_KEY = '\0\0'
+
+-- The beginning of a key's members; with a death, all of the member of that letter.
+function letters.behind(key, death, id)
+  return lane_field(key) .. (death and string_format('%016.0f', death) .. id or '')
+end
+
+function letters.are_listed(q)
+  return redis_call('ZLEXCOUNT', q.xk, '[' .. NO_KEY, '(' .. NO_KEY .. ':') == q.counters[N.dead]
+end
+
+-- Appends the members of a letter to a list: `separator` goes before each.
+local function append_members(list, id, death, dead, separator)
+  local tail = letters.behind('', death, id)
+  list[#list + 1] = separator
+  list[#list + 1] = tail
+  tail = string_sub(tail, #NO_KEY + 1)
+  for _, keys in ipairs({ dead.exclusive, dead.shared }) do
+    for i = 1, #keys do
+      list[#list + 1] = separator
+      list[#list + 1] = lane_field(keys[i]) .. tail
+    end
+  end
+end
+
+-- A message is a dead letter from now on.
+function letters.keep(q, id, dead)
+  local c, members = q.counters, {}
+  redis_call('HSET', q.x, id, cmsgpack.pack(dead))
+  -- Numbered by death, because many die at one time.
+  c[N.died], c[N.dead] = c[N.died] + 1, c[N.dead] + 1
+  redis_call('ZADD', q.xo, c[N.died], id)
+  append_members(members, id, c[N.died], dead, 0)
+  bulk('ZADD', q.xk, members)
+end
+
+-- Deletes the first of these letters, fewer if they have many keys. Answers how many.
 function letters.drop(q, ids)
-  local c = q.counters
+  local c, members, count = q.counters, {}, 0
+  local deaths = #ids > 0 and redis_call('ZMSCORE', q.xo, table_unpack(ids))
+  while count < #ids and #members < MAX_BATCH_KEYS do
+    local last = math.min(count + READ_AT_ONCE, #ids)
+    for i, text in ipairs(redis_call('HMGET', q.x, table_unpack(ids, count + 1, last))) do
+      append_members(members, ids[count + i], deaths[count + i], cmsgpack.unpack(text))
+    end
+    count = last
+  end
+  ids = { table_unpack(ids, 1, count) }
   bulk('HDEL', q.x, ids)
   bulk('ZREM', q.xo, ids)
+  bulk('ZREM', q.xk, members)
   bulk('HDEL', q.y, ids)
-  c[N.dead] = c[N.dead] - #ids
+  c[N.dead] = c[N.dead] - count
   -- The next in line may be older: a letter that died elsewhere keeps the position of its arrival.
   c[N.dead_due] = c[N.dead] == 0 and NEVER or 0
   if c[N.dead] == 0 then
     c[N.dead_mark] = 0
   end
+  return count
 end
 
 -- They are kept for DEAD_TTL: at dead_due or later their age is to be looked at. A clock that is wrong for some
@@ -106,8 +157,9 @@ function letters.expire(q, left)
     over, due = letters.old(q, passed and left or 0, ttl, mark)
   end
   if #over > 0 then
-    letters.drop(q, over)
-    c[N.dead_expired] = c[N.dead_expired] + #over
+    local count = letters.drop(q, over)
+    c[N.dead_expired] = c[N.dead_expired] + count
+    due = count == #over and due or mark
   end
   if due > q.now then
     mark = 0
@@ -130,12 +182,9 @@ local function bury(q, m)
     dead.extras[name] = extras[name]
   end
   dead.extras.LIMIT = m.limit or nil
-  redis_call('HSET', q.x, m.id, cmsgpack.pack(dead))
-  -- Numbered by death, because many die at one time.
-  c[N.died] = c[N.died] + 1
-  redis_call('ZADD', q.xo, c[N.died], m.id)
+  letters.keep(q, m.id, dead)
   letters.note(q, q.now)
-  c[N.dead], c[N.dead_lettered] = c[N.dead] + 1, c[N.dead_lettered] + 1
+  c[N.dead_lettered] = c[N.dead_lettered] + 1
   settle(q, m, true)
 end
 

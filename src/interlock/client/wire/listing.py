@@ -167,6 +167,27 @@ def page(
     return found[:limit], ids
 
 
+def front(
+    call: wire_queue.Call, limit: int, least: int, state: object
+) -> Request[tuple[list[Stored], bool] | None]:
+    """Return the messages with the smallest ids above one, at most `limit`, of all or of those in a
+    state, and whether there are no others.
+
+    Return None if the server would have to scan all. Servers with the feature ``front`` have it.
+    """
+    found: list[Stored] = []
+    while True:
+        count = min(limit - len(found), MAX_BATCH)
+        end, ids = yield from wire_queue.scan_front(call, count, least, state)
+        if end is None:
+            return None
+        some, _ = yield from page(call, array("Q", ids), least, count, state)
+        found += some
+        if not end or len(found) == limit:
+            return found, not end
+        least = end
+
+
 def _rising(ids: array[int]) -> array[int]:
     """Return the smallest ids, each once."""
     return array("Q", [id for id, _ in groupby(sorted(ids))][:_MOST])
