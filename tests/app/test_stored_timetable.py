@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -237,6 +238,67 @@ def test_a_worker_that_dies_between_two_steps_loses_no_entry_and_repeats_no_tick
         assert reports.seen == [*expected, "a"]
 
 
+@pytest.mark.parametrize(
+    ("at", "step"),
+    [
+        ("change", "_apply"),
+        ("change", "_put"),
+        ("change", "_settle"),
+        ("tick", "_fire"),
+        ("tick", "_put"),
+        ("tick", "_settle"),
+    ],
+)
+@pytest.mark.parametrize("end", ["remove", "change", "again"])
+@pytest.mark.parametrize("passed", [0, 3700])
+def test_a_worker_that_was_frozen_beyond_its_lease_brings_no_timer_back_and_cancels_none(
+    reports: Reports, at: str, step: str, end: str, passed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: Callable[..., Any] = getattr(Keeper, step)
+    timetable = reports.app.timetable
+
+    def others(worker: TestWorker) -> None:
+        """Let the lease end, and remove or replace the entry."""
+        monkeypatch.setattr(Keeper, step, done)
+        for _ in range(2):
+            # After an hour their next tick is a later one than that of the frozen worker.
+            worker.clock.advance(passed / 2)
+            worker.run_until_idle()
+        if end == "change":
+            timetable.change("daily", reports.task, every="3h", args=["b"])
+        else:
+            timetable.remove("daily")
+        for _ in range(3):
+            worker.clock.advance(60)
+            worker.run_until_idle()
+        if end == "again":
+            reports.add(every="3h", args=["b"])
+            worker.run_until_idle()
+
+    with reports.app.testing(start=START) as worker:
+        reports.add()
+        if at == "tick":
+            worker.run_until_idle()
+            worker.clock.advance(3600)
+        frozen = Keeper("default", {}, reports.app._open, tasks=reports.app.tasks)
+
+        def freezes(keeper: Keeper, *given: Any, **options: Any) -> Any:
+            others(worker)
+            return done(keeper, *given, **options)
+
+        monkeypatch.setattr(Keeper, step, freezes)
+        assert frozen.step(0.0)
+        monkeypatch.setattr(Keeper, step, done)
+        expected = [] if end == "remove" else ["every 3h"]
+        assert [timer.schedule for timer in frozen.pending()] == expected
+        assert [one.schedule for one in timetable.stored()] == expected
+        seen = reports.after(worker, 6 * 3600)
+        assert seen in ([], ["a"]) if end == "remove" else seen[-2:] == ["b", "b"]
+        assert timetable.remove("daily") is (end != "remove")
+        worker.run_until_idle()
+        assert reports.app._queue("default:timetable").stats().unsettled == 0
+
+
 def test_a_timer_that_is_leased_when_its_entry_is_changed_has_no_successor(
     reports: Reports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -391,7 +453,7 @@ def test_an_entry_that_a_newer_release_stored_is_left_to_its_workers(
 
 
 @pytest.mark.parametrize("run", range(20))
-def test_random_changes_with_workers_that_die_end_in_the_last_one(
+def test_random_changes_with_workers_that_die_or_freeze_end_in_the_last_one(
     reports: Reports, run: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(seeds.seed() * 100 + run)
@@ -400,9 +462,15 @@ def test_random_changes_with_workers_that_die_end_in_the_last_one(
     class Died(Exception):
         pass
 
+    frozen: list[Callable[[], Any]] = []
+
     def dying(done: Callable[..., Any]) -> Callable[..., Any]:
         def step(keeper: Keeper, *given: Any, **options: Any) -> Any:
             if chance.random() < deadly:
+                # A call may be sent late; after its dedup window a second time.
+                if done is not send and chance.random() < 0.7:
+                    # It is only frozen, and takes this step later.
+                    frozen.append(partial(step, keeper, *given, **options))
                 raise Died
             found = done(keeper, *given, **options)
             if done is send:
@@ -419,10 +487,12 @@ def test_random_changes_with_workers_that_die_end_in_the_last_one(
     with reports.app.testing(start=START) as worker:
         deadly = 0.2
         without = Keeper("default", {}, reports.app._open)
-        for step in ("_send", "_put", "_settle"):
+        for step in ("_apply", "_send", "_put", "_settle"):
             monkeypatch.setattr(Keeper, step, dying(getattr(Keeper, step)))
         for _ in range(60):
-            what = chance.choice(("add", "change", "remove", "tick", "tick", "tick", "return"))
+            what = chance.choice(
+                ("add", "change", "remove", "tick", "tick", "tick", "return", "thaw", "thaw")
+            )
             every = chance.choice(("10m", "1h", "1d"))
             if what == "add" and expected is None:
                 assert reports.add(every=every)
@@ -436,6 +506,9 @@ def test_random_changes_with_workers_that_die_end_in_the_last_one(
             elif what == "return":
                 with contextlib.suppress(Died):
                     without.step(0.0)
+            elif what == "thaw" and frozen:
+                with contextlib.suppress(Died):
+                    frozen.pop(chance.randrange(len(frozen)))()
             else:
                 worker.clock.advance(chance.choice((1, 40, 60, 600, 3600)))
                 with contextlib.suppress(Died):
@@ -446,5 +519,7 @@ def test_random_changes_with_workers_that_die_end_in_the_last_one(
         for _ in range(30):
             worker.clock.advance(60)
             worker.run_until_idle()
+            for _ in frozen[:3]:
+                frozen.pop(chance.randrange(len(frozen)))()
         left = reports.app._queue("default:timetable").messages()
         assert len(left) == (expected is not None), left

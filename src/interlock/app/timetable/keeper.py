@@ -14,6 +14,7 @@ from interlock.app.timetable import timer as timers
 from interlock.app.timetable.entry import MOST, Entry, moment
 from interlock.app.timetable.timer import Timer
 from interlock.app.timetable.timetable import listed, sent_of
+from interlock.client.connection.refusals import UnknownDedup
 from interlock.client.faces import batch as batches
 from interlock.client.faces.batch import LeasedBatch
 from interlock.client.wire import messages as wire
@@ -88,8 +89,9 @@ class Keeper:
         known = [(one, timer, entry) for one, timer in stored if (entry := self._entry_of(timer))]
         for one, timer, entry in known:
             # The queue's clock was ahead at the time of the put, and was corrected.
-            if (one.due or 0) > due_by + FAR * 1e6 and self.queue.cancel(one.id):
+            if (one.due or 0) > due_by + FAR * 1e6:
                 self._again(entry, timer, one.id, now - began + time.monotonic())
+                self.queue.cancel(one.id)
         has_timer = {entry.name for _, timer, entry in known if timer.stored is None}
         for entry in self.entries.values():
             if entry.name not in has_timer:
@@ -149,7 +151,8 @@ class Keeper:
             raise
         now = max(now, found.tick)
         tick = entry.schedule.after(now)
-        self._put(entry, tick, last, tick - now - (time.monotonic() - began), sent=sent)
+        delay = tick - now - (time.monotonic() - began)
+        self._put(entry, tick, last, delay, sent=sent, behind=found)
         self._settle(batch, ("ACK", batch.token, message.id))
 
     def _apply(
@@ -159,7 +162,11 @@ class Keeper:
         """Apply a change of a stored entry: its other timers wait behind it, for the same key."""
         before = [found]
         for one, timer in listed(self.queue, found.name):
-            if timer.stored is not None and not timer.change:
+            if timer.stored is None or timer.change:
+                continue
+            # Those of this change, or of a later one, were put by a worker that took over. After an
+            # import timers have new ids, but the old numbers of their changes.
+            if min(one.id, timer.stored.number) < message.id:
                 self.queue.cancel(one.id)
                 before.append(timer)
         if entry is not None:
@@ -167,7 +174,8 @@ class Keeper:
             last = found.last if found.last - now <= SET_BACK else 0
             tick = entry.schedule.after(max(now, last))
             sent = sent_of(before) if entry.copies else None
-            self._put(entry, tick, last, tick - now - (time.monotonic() - began), sent=sent)
+            delay = tick - now - (time.monotonic() - began)
+            self._put(entry, tick, last, delay, sent=sent, behind=found)
         _log.info(
             "stored timetable entry %r is %s", found.name,
             f"set: {found.schedule}, task {found.task}" if entry else "removed",
@@ -202,8 +210,8 @@ class Keeper:
                 "timetable entry %r: the engine's clock was set back; the next tick is %s, not %s",
                 entry.name, moment(tick), moment(found.tick), extra={"entry": entry.name},
             )  # fmt: skip
-        last = found.last if found.last <= now else 0
-        self._put(entry, tick, last, tick - now, again=f" again {id}", sent=found.sent)
+        last, again = found.last if found.last <= now else 0, f" again {id}"
+        self._put(entry, tick, last, tick - now, again=again, sent=found.sent, behind=found)
 
     def _fire(self, entry: Entry, found: Timer, now: float) -> tuple[int, list[int]]:
         """Send the calls that are due; return the last tick that was fired, and the ids of calls
@@ -291,20 +299,38 @@ class Keeper:
 
     def _put(
         self, entry: Entry, tick: int, last: int, delay: float, again: str = "",
-        sent: list[int] | None = None,
+        sent: list[int] | None = None, behind: Timer | None = None,
     ) -> None:  # fmt: skip
-        self.queue._sent(
-            timers.encode(timers.timer(entry, tick, last, sent)),
+        """Put a timer, in place of the timer or change `behind` if there is one."""
+        timer, dedup = timers.timer(entry, tick, last, sent), timers.timer_name(entry, tick) + again
+        timer.dedup = dedup if entry.stored else ""
+        handle = self.queue._handle
+        message, end, bounded = handle.put_arguments(
+            "send()",
+            timers.encode(timer),
+            True,
             PATIENCE,
             keys=entry.name,
             # A queue's delay is elapsed time. Checking each minute follows a clock that is set, and
             # a machine that slept.
             delay=min(max(delay, 0.0), LONGEST_SLEEP),
-            dedup=timers.timer_name(entry, tick) + again,
-            window=timers.window(entry, tick),
+            dedup=dedup,
+            window=0.0 if entry.stored else timers.window(entry, tick),
             quiet=True,
             retry=timers.FOR_EVER,
+            bounded=True,
         )
+        if behind is not None and behind.dedup:
+            message = wire.follow(message, behind.dedup.encode())
+        try:
+            self.queue._run(handle, handle.put_message, message, end, bounded)
+        except UnknownDedup:
+            # This worker was frozen for longer than its lease: others have settled `behind`, and
+            # perhaps removed the entry.
+            _log.info(
+                "timetable entry %r: another worker has taken this one's place", entry.name,
+                extra={"entry": entry.name},
+            )  # fmt: skip
 
     def _settle(self, batch: LeasedBatch, settlement: wire.Settlement) -> None:
         (place,) = batch.places

@@ -36,6 +36,9 @@ class Timer(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """The rest of an entry that no app declares: it was added at run time."""
     change: Literal["", "set", "remove"] = ""
     """It is not a timer but sets or removes the entry."""
+    dedup: str = ""
+    """The dedup string of this message of a stored entry. The queue knows it until the message is
+    settled, and takes no timer in its place afterwards."""
 
     def is_of(self, entry: Entry | None) -> bool:
         """Return whether it is a tick of this entry."""

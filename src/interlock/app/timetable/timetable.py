@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -199,10 +200,13 @@ class Timetable(Mapping[str, Entry]):
         known = _on_key(opened, change.name)
         last = max((one.last for _, one in known), default=0)
         sent = sent_of(timer for _, timer in known) if _current(known) else []
+        dedup = f"change {uuid.uuid4().hex}"
         opened._sent(
-            timers.encode(msgspec.structs.replace(change, last=last, sent=sent)),
+            timers.encode(msgspec.structs.replace(change, last=last, sent=sent, dedup=dedup)),
             self._app.send_timeout,
             keys=change.name,
+            dedup=dedup,
+            window=0.0,
             quiet=True,
             retry=timers.FOR_EVER,
         )

@@ -26,6 +26,10 @@ class OutOfMemory(Full):
     """The server is at its memory limit; calls do not wait for that, except for room in a queue."""
 
 
+class UnknownDedup(EngineUnavailable):
+    """The queue does not know the dedup string behind which a message was to be put."""
+
+
 def of(reply: str) -> Refusal:
     """Return the table's row for an error reply; UNKNOWN if no row matches."""
     return next((row for row in REFUSALS if row.pattern.match(reply)), UNKNOWN)
@@ -64,6 +68,8 @@ def error_of(error: Refused, function: str, key: str, address: str) -> Exception
         said = f"{address} refuses il1_{function} of queue {name!r}: {error}"
         return InterlockError(advised(said))
     said = f"{address} refuses il1_{function}: {error}"
+    if code == "UNKNOWN":
+        return UnknownDedup(said)
     return EngineUnavailable(advised(said), unknown=row.unsure)
 
 
