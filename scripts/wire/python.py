@@ -34,6 +34,7 @@ def limits(wire: Wire) -> str:
 
 def declared(wire: Wire) -> str:
     """Return the functions and options, as the client of an engine has them."""
+    texts = sorted({one.type for one in wire.queue if one.text})
     lines = [
         f"# {MADE}",
         '"""The functions and options of the wire."""',
@@ -43,7 +44,7 @@ def declared(wire: Wire) -> str:
         "from typing import Literal, NamedTuple, TypedDict",
         "",
         "from interlock.retry import Retry, Seconds",
-        "from interlock.runtime.concurrency import Limits",
+        f"from interlock.runtime.concurrency import {', '.join(texts)}",
         "",
         "",
         "class Option(NamedTuple):",
@@ -59,6 +60,8 @@ def declared(wire: Wire) -> str:
         '    """None is allowed, and means 0."""',
         "    limits: bool = False",
         '    """A mapping of names to numbers and rates."""',
+        "    weights: bool = False",
+        '    """A mapping of groups to numbers."""',
         "",
         "",
         "OPTIONS = (",
@@ -91,8 +94,8 @@ def _options(wire: Wire, options: Iterable[Option], types: list[tuple[str, str]]
             lines.append(f"    Option({said}, words={one.words!r}),")
             types.append((one.python, one.python.capitalize()))
         elif one.text:
-            lines.append(f"    Option({said}, limits=True),")
-            types.append((one.python, "Limits"))
+            lines.append(f"    Option({said}, {one.type.lower()}=True),")
+            types.append((one.python, one.type))
         elif one.micros:
             lines.append(f"    Option({said}, {number(wire.most(one))}, micros=True{none}),")
             types.append((one.python, "Seconds | None" if one.none else "Seconds"))
@@ -126,7 +129,7 @@ def optional(option: Option) -> str:
     if option.words:
         return f"{option.python.capitalize()} | None"
     if option.text:
-        return "Limits | None"
+        return f"{option.type} | None"
     return "Seconds | None" if option.micros else "int | None"
 
 

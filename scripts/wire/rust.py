@@ -145,12 +145,12 @@ def options(wire: Wire) -> str:
         "//! The options of queues and of messages, in the order of the answer.",
         "",
         "use interlock_core::queue::schedules::bytes::{self, number, Damaged};",
-        "use interlock_core::queue::types::limits::Limits;",
+        "use interlock_core::queue::types::limits::{Limits, Weights};",
         "use interlock_core::queue::types::{Options, Then};",
         "",
         "use super::limits::*;",
         "use crate::values::args::{Args, Read, Reader, What};",
-        "use crate::queue::declare::{read_limits, Durability, OneOf};",
+        "use crate::queue::declare::{read_limits, read_weights, Durability, OneOf};",
         "",
     ]
     lines += option_enum("QueueOption", "An option of a queue: `il1_configure`.", wire.queue)

@@ -12,7 +12,7 @@ def options(wire: Wire) -> str:
         "//! The options of a queue, and the list by which dumps and recordings visit them.",
         "",
         "use crate::limits::default;",
-        "use crate::queue::types::limits::Limits;",
+        "use crate::queue::types::limits::{Limits, Weights};",
         "use crate::queue::types::Retry;",
         "",
         "/// The options a queue was made with. A bound of 0 messages or bytes means none.",

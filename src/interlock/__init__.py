@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         WouldDeadlock,
     )
     from interlock.executor import Future, KeyedExecutor
-    from interlock.explanation import Blocker, ExplainNode, Explanation, FullLimit
+    from interlock.explanation import Blocker, ExplainNode, Explanation, FullLimit, Turn
     from interlock.hub.serve.server import Hub
     from interlock.message import (
         AsyncLease,
@@ -191,6 +191,7 @@ __all__ = [
     "TaskDecorator",
     "TaskLease",
     "Term",
+    "Turn",
     "Worker",
     "WorkerBroken",
     "WouldDeadlock",
@@ -231,6 +232,7 @@ _LOADED_WHEN_ASKED_FOR = {
     "EngineUnavailable": "interlock.errors",
     "ExplainNode": "interlock.explanation",
     "FullLimit": "interlock.explanation",
+    "Turn": "interlock.explanation",
     "Explanation": "interlock.explanation",
     "F32": "interlock.table.kinds",
     "F64": "interlock.table.kinds",

@@ -42,8 +42,8 @@ _Keys = _Key | Iterable[_Key]
 _Seconds = float | dt.timedelta
 _Kind = Literal["any", "keyed", "unkeyed"]
 _Limit = str | Iterable[str]
-_Names = tuple[tuple[bytes, ...], tuple[bytes, ...], int, float, str | None, bool, bool, bytes]
-"""Keys, shared keys, priority, seconds of delay, dedup string, barrier, quiet, limit names."""
+_Names = tuple[tuple[bytes, ...], tuple[bytes, ...], int, float, str | None, bool, bool, bytes, str]
+"""Keys, shared keys, priority, delay, dedup string, barrier, quiet, limit names, group."""
 
 __all__ = [
     "DEBUG_BUILD",
@@ -141,6 +141,7 @@ class Queue(Generic[_T]):
         barrier: bool = False,
         quiet: bool = False,
         limit: _Limit | None = None,
+        group: str | None = None,
     ) -> int:
         """Put a message and return its id.
 
@@ -155,6 +156,7 @@ class Queue(Generic[_T]):
             barrier: runs alone, after all earlier messages and before all later ones; has no keys.
             quiet: leave the message out of the debug log.
             limit: names of concurrency limits, each of which must have room for its lease.
+            group: a name; messages of different groups take turns.
 
         Raises:
             Full: the queue stayed full until the timeout.
@@ -195,12 +197,13 @@ class Queue(Generic[_T]):
         each_keys: Iterable[_Keys | None] | None = None,
         each_shared: Iterable[_Keys | None] | None = None,
         limit: _Limit | Callable[[_T], _Limit | None] | None = None,
+        group: str | Callable[[_T], str | None] | None = None,
     ) -> list[int]:
         """Put a batch, whole or not at all, in order. Return the ids. See ``put``.
 
         Args:
             items: the payloads.
-            keys, shared, limit: as for ``put``; or a callable of each payload, which returns them.
+            keys, shared, limit, group: as for ``put``; or a callable of each payload.
             each_keys, each_shared: the keys of each payload, or None, in order: as many as items.
             dedup: a callable of each payload, which returns its name or None.
 
@@ -255,61 +258,17 @@ class Queue(Generic[_T]):
         barrier: bool | None = None,
         quiet: bool | None = None,
         limit: _Limit | None = None,
+        group: str | None = None,
     ) -> int: ...
     def _get(
         self, block: bool = True, timeout: _Seconds | None = None, *, kind: _Kind | None = None
     ) -> Lease[_T]: ...
-    def _batch(
-        self,
-        items: Iterable[_T],
-        keys: _Keys | Callable[[_T], _Keys] | None,
-        shared: _Keys | Callable[[_T], _Keys] | None,
-        priority: int | None,
-        delay: _Seconds | None,
-        dedup: Callable[[_T], str | None] | None,
-        quiet: bool | None,
-        each_keys: Iterable[_Keys | None] | None,
-        each_shared: Iterable[_Keys | None] | None,
-        limit: _Limit | Callable[[_T], _Limit | None] | None,
-    ) -> Batch: ...
-    def _try_put(
-        self,
-        payload: _T,
-        keys: _Keys | None,
-        shared: _Keys | None,
-        priority: int | None,
-        delay: _Seconds | None,
-        dedup: str | None,
-        barrier: bool,
-        quiet: bool,
-        limit: _Limit | None,
-    ) -> int | Batch: ...
+    def _batch(self, items: Iterable[_T], *named: Any) -> Batch: ...
+    def _try_put(self, payload: _T, *named: Any) -> int | Batch: ...
     def _put_known(
-        self,
-        payload: _T,
-        block: bool,
-        timeout: _Seconds | None,
-        keys: _Keys | None,
-        shared: _Keys | None,
-        priority: int,
-        delay: _Seconds,
-        dedup: str | None,
-        barrier: bool,
-        quiet: bool,
-        limit: _Limit | None,
+        self, payload: _T, block: bool, timeout: _Seconds | None, *named: Any
     ) -> tuple[int, bool]: ...
-    def _batch_of_one(
-        self,
-        payload: _T,
-        keys: _Keys | None,
-        shared: _Keys | None,
-        priority: int,
-        delay: _Seconds,
-        dedup: str | None,
-        barrier: bool,
-        quiet: bool,
-        limit: _Limit | None,
-    ) -> Batch: ...
+    def _batch_of_one(self, payload: _T, *named: Any) -> Batch: ...
     def _try_get(self, kind: _Kind | None) -> Lease[_T] | None: ...
     def _try_get_async(
         self, kind: _Kind | None, me: int | None = None
@@ -320,6 +279,7 @@ class Queue(Generic[_T]):
     def _parked(self) -> int: ...
     def _look(self) -> float | None: ...
     def _set_limits(self, limits: str) -> None: ...
+    def _set_weights(self, weights: str) -> None: ...
     @property
     def _number(self) -> int: ...
     def _revoke_token(self, token: int, id: int) -> bool: ...
@@ -368,32 +328,8 @@ class Queue(Generic[_T]):
         quiet: bool | None,
         limit: _Limit | None,
     ) -> tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[str, ...]]: ...
-    def _named_put(
-        self,
-        call: str,
-        payload: _T,
-        keys: _Keys | None,
-        shared: _Keys | None,
-        priority: int | None,
-        delay: _Seconds | None,
-        dedup: str | None,
-        barrier: bool | None,
-        quiet: bool | None,
-        limit: _Limit | None,
-    ) -> _Names: ...
-    def _named_many(
-        self,
-        payloads: Sequence[_T],
-        keys: _Keys | Callable[[_T], _Keys] | None,
-        shared: _Keys | Callable[[_T], _Keys] | None,
-        each_keys: Iterable[_Keys | None] | None,
-        each_shared: Iterable[_Keys | None] | None,
-        priority: int | None,
-        delay: _Seconds | None,
-        dedup: Callable[[_T], str | None] | None,
-        quiet: bool | None,
-        limit: _Limit | Callable[[_T], _Limit | None] | None,
-    ) -> list[_Names]: ...
+    def _named_put(self, call: str, payload: _T, *named: Any) -> _Names: ...
+    def _named_many(self, payloads: Sequence[_T], *named: Any) -> list[_Names]: ...
     def _unsettled(self) -> int: ...
     def _waits_for(self, id: int, stuck: list[int]) -> tuple[str, ...] | None: ...
     def _thread_of(self, id: int) -> int | None: ...

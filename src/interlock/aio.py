@@ -89,6 +89,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         barrier: bool = False,
         quiet: bool = False,
         limit: Names | None = None,
+        group: str | None = None,
     ) -> int:
         """Put a message, waiting for room; see ``KeyedQueue.put``. Returns its id."""
         if timeout is not None:
@@ -96,7 +97,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         queue = self.queue
         try:
             put = queue._try_put(
-                payload, keys, shared, priority, delay, dedup, barrier, quiet, limit
+                payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group
             )
             if isinstance(put, int):
                 return put
@@ -117,11 +118,12 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         barrier: bool = False,
         quiet: bool = False,
         limit: Names | None = None,
+        group: str | None = None,
     ) -> Put:
         """See ``KeyedQueue.put_known``."""
         if timeout is not None:
             _check(timeout, "put_known()")
-        named = (keys, shared, priority, delay, dedup, barrier, quiet, limit)
+        named = (keys, shared, priority, delay, dedup, barrier, quiet, limit, group)
         batch = self.queue._batch_of_one(payload, *named)
         try:
             look = _put_look(self.queue, batch, timeout, lambda wait: wait.put_known(batch))
@@ -141,6 +143,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         barrier: bool = False,
         quiet: bool = False,
         limit: Names | None = None,
+        group: str | None = None,
     ) -> int:
         """See ``KeyedQueue.put_nowait``."""
         try:
@@ -155,6 +158,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
                 barrier=barrier,
                 quiet=quiet,
                 limit=limit,
+                group=group,
             )
         except (errors.Full, errors.ShutDown) as error:
             raise of_asyncio(error) from None
@@ -173,14 +177,16 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         each_keys: Iterable[Keys | None] | None = None,
         each_shared: Iterable[Keys | None] | None = None,
         limit: Names | Callable[[T], Names | None] | None = None,
+        group: str | Callable[[T], str | None] | None = None,
     ) -> list[int]:
         """Put a batch, whole or not at all; see ``KeyedQueue.put_many``. Returns the ids."""
         if timeout is not None:
             _check(timeout, "put_many()")
         queue = self.queue
         batch = queue._batch(
-            items, keys, shared, priority, delay, dedup, quiet, each_keys, each_shared, limit
-        )
+            items, keys, shared, priority, delay, dedup, quiet, each_keys, each_shared, limit,
+            group,
+        )  # fmt: skip
         try:
             return await _put(queue, batch, timeout)
         except (errors.Full, errors.ShutDown) as error:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Blocker", "ExplainNode", "Explanation", "FullLimit"]
+__all__ = ["Blocker", "ExplainNode", "Explanation", "FullLimit", "Turn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,18 @@ class FullLimit:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """The place of a message by the turns of groups (contract, clause 28)."""
+
+    group: str
+    """Its group; empty: it has none."""
+    ready: int
+    """Ready messages of its group, without those that wait for a limit."""
+    ahead: int
+    """Groups that come before its own, counted up to 1,000."""
+
+
+@dataclass(frozen=True, slots=True)
 class ExplainNode:
     """One message of an explanation. Times are in seconds."""
 
@@ -66,6 +78,8 @@ class ExplainNode:
     blocked: tuple[Blocker, ...]
     limits: tuple[FullLimit, ...] = ()
     """The limits and rates that alone keep a ready message from being leased."""
+    turn: Turn | None = None
+    """For a message that nothing but limits and pauses holds up, while messages have groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +124,7 @@ def from_native(found: tuple[Any, ...]) -> Explanation:
 
     def node(raw: tuple[Any, ...]) -> ExplainNode:
         id, state, attempt, age, thread, held_for, lease_left, due_in, paused, *rest = raw
-        limits, blocked = rest
+        limits, turn, blocked = rest
         return ExplainNode(
             id=id,
             state=state,
@@ -123,6 +137,7 @@ def from_native(found: tuple[Any, ...]) -> Explanation:
             paused=paused,
             blocked=tuple(Blocker(*one) for one in blocked),
             limits=tuple(FullLimit(key_text(one[0]), *one[1:]) for one in limits),
+            turn=turn and Turn(turn[0].decode(errors="backslashreplace"), *turn[1:]),
         )
 
     return Explanation(tuple(node(raw) for raw in nodes), truncated)
@@ -282,8 +297,22 @@ def line(node: ExplainNode, name: str = "") -> str:
         parts.append("paused: " + ", ".join(key_text(key) for key in node.paused))
     limit = ["waits for a limit", "waits for a rate"]
     parts += [f"{limit[full.most is None]}: {full_text(full)}" for full in node.limits]
+    if node.turn is not None and node.state == "ready" and not node.limits:
+        parts.append(turn_text(node.turn))
     parts.append(f"age {_seconds(node.age)}")
     return ", ".join(parts)
+
+
+def turn_text(turn: Turn) -> str:
+    """Return in words what a message of a group waits for."""
+    group = f"group {printable(turn.group)}" if turn.group else "messages without a group"
+    many = "1,000 or more" if turn.ahead >= MAX_AHEAD else f"{turn.ahead:,}"
+    groups = "group" if turn.ahead == 1 else "groups"
+    return f"waits for its turn: {group}, {turn.ready:,} ready, {many} {groups} ahead"
+
+
+MAX_AHEAD = 1_000
+"""Groups ahead of a message that engines count."""
 
 
 def full_text(full: FullLimit) -> str:

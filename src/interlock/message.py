@@ -152,6 +152,8 @@ class Stats:
     limited: int
     """Those of the ready messages that a lease call found waiting for a limit or a rate (clauses 26
     and 27)."""
+    groups: int
+    """Groups with unsettled messages (clause 28)."""
     # /wire
     oldest_ready: float = field(compare=False)
     """Seconds for which the oldest ready message has been in its place, whatever its priority.

@@ -29,7 +29,7 @@ from interlock.message import (
 )
 from interlock.retry import Retry, Seconds, seconds
 from interlock.roots import Roots
-from interlock.runtime.concurrency import Limits, Names, limits_text
+from interlock.runtime.concurrency import Limits, Names, Weights, limits_text, weights_text
 from interlock.runtime.green_threads import refuse_green_threads
 from interlock.runtime.limits import MAX_WALKED
 
@@ -70,6 +70,8 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         dedup_window: seconds for which a settled message's ``dedup`` string stays known.
         limits: how many messages of a name, or of each name with a prefix (``tenant:*``), may be
             leased at once, or as a ``Rate`` in a time. Default: none. ``configure`` changes them.
+        weights: how many messages of a group, or of each group with a prefix (``free:*``), are
+            leased in one turn, 1 to 1,000. Default: 1 each. ``configure`` changes them.
         name: name in logs and leases. Default ``queue-1``, ``queue-2``, ...
         slow_wait: seconds after which a message that waits, or a lease that is held, is logged as
             an error, with the chain of messages it waits for; 0 switches it off.
@@ -108,6 +110,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         dead_ttl: Seconds | None = 30 * 86_400,
         dedup_window: Seconds = 300,
         limits: Limits | None = None,
+        weights: Weights | None = None,
         name: str | None = None,
         slow_wait: Seconds = 60,
         warn_depth: int = 1000,
@@ -154,6 +157,9 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
                 "dead_ttl": dead_ttl,
                 "dedup_window": dedup_window,
                 "limits": limits_text({} if limits is None else limits, f"{cls._public_name}()"),
+                "weights": weights_text(
+                    {} if weights is None else weights, f"{cls._public_name}()"
+                ),
             },
             name,
             slow_wait,
@@ -174,13 +180,21 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         """The asyncio face of this queue."""
         return (_async_queue or _load_async_queue())(self)
 
-    def configure(self, *, limits: Limits) -> None:
-        """Replace the limits and rates; existing leases stay as they are.
+    def configure(self, *, limits: Limits | None = None, weights: Weights | None = None) -> None:
+        """Replace the limits and rates, or the weights of groups; None: they stay as they are.
+
+        Existing leases stay, and no group loses its place.
 
         Raises:
-            TypeError, ValueError: it is not a mapping of names to numbers of 1 or more, or rates.
+            TypeError, ValueError: it is not a mapping of names to numbers of 1 or more, or rates;
+                or of groups to numbers from 1 to 1,000.
         """
-        self._set_limits(limits_text(limits, "configure()"))
+        other_limits = None if limits is None else limits_text(limits, "configure()")
+        other_weights = None if weights is None else weights_text(weights, "configure()")
+        if other_limits is not None:
+            self._set_limits(other_limits)
+        if other_weights is not None:
+            self._set_weights(other_weights)
 
     def put_known(
         self,
@@ -196,13 +210,14 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         barrier: bool = False,
         quiet: bool = False,
         limit: Names | None = None,
+        group: str | None = None,
     ) -> Put:
         """Put as ``put`` does; return the id, and whether the dedup string was known.
 
         A known string puts nothing: ``id, known = queue.put_known(order,
         dedup=f"order:{number}")``.
         """
-        named = (keys, shared, priority, delay, dedup, barrier, quiet, limit)
+        named = (keys, shared, priority, delay, dedup, barrier, quiet, limit, group)
         return Put(*self._put_known(payload, block, timeout, *named))
 
     def put_nowait(
@@ -217,6 +232,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         barrier: bool = False,
         quiet: bool = False,
         limit: Names | None = None,
+        group: str | None = None,
     ) -> int:
         """Put without waiting: ``put(payload, block=False, ...)``."""
         return self.put(
@@ -230,6 +246,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
             barrier=barrier,
             quiet=quiet,
             limit=limit,
+            group=group,
         )
 
     def get_nowait(self, *, kind: Kind = "any") -> Lease[T]:

@@ -223,3 +223,22 @@ def test_middleware_must_have_a_hook() -> None:
         App().use(Middleware)
     with pytest.raises(TypeError, match="int is given"):
         App().on_error(3)  # type: ignore[type-var]
+
+
+def test_a_task_with_a_template_as_group_names_one_group_for_each_call() -> None:
+    app = App("redis://127.0.0.1:1")
+
+    @app.task(keys="account:{account}", group="{tenant}")
+    def transfer(account: int, tenant: str) -> None: ...
+
+    assert transfer._ready((7, "acme"), {}).options["group"] == "acme"
+
+
+def test_a_send_of_a_task_whose_group_is_two_names_is_refused() -> None:
+    app = App("redis://127.0.0.1:1")
+
+    @app.task(group=lambda tenant: [tenant, "all"])
+    def transfer(tenant: str) -> None: ...
+
+    with pytest.raises(ValueError, match="task 'transfer': group gives 2 names; allowed: one"):
+        transfer.send("acme")

@@ -48,6 +48,15 @@ def test_configure_shows_and_changes_limits_and_rates(
     assert cli("configure", queue.name, "--limits", "none").out.endswith("api=1/0.25s:1 -> none\n")
 
 
+def test_configure_shows_and_changes_weights(cli: Command, queue: RemoteQueue[bytes]) -> None:
+    queue.put(b"a")
+    said = cli("configure", queue.name, "--weights", "free:*=1,acme=3")
+    assert said.out == f"{queue.name}  weights  none -> acme=3,free:*=1\n"
+    assert queue.configure()["weights"] == {"acme": 3, "free:*": 1}
+    said = cli("configure", queue.name, "--weights", "none", "--json")
+    assert said.json["changed"]["weights"] == [{"acme": 3, "free:*": 1}, {}]
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
@@ -56,6 +65,10 @@ def test_configure_shows_and_changes_limits_and_rates(
         (("--limits", "a=10/1"), "--limits has 'a=10/1': '10/1' is not a rate; allowed: N/TIME"),
         (("--limits", "a=0/s"), "--limits has 'a=0/s': n is 0; allowed: 1"),
         (("--limits", "a=0"), "--limits['a'] is 0; allowed: 1"),
+        (("--weights", "acme"), "--weights has 'acme'; allowed: GROUP=N"),
+        (("--weights", "a=1,a=2"), "--weights has 'a' twice"),
+        (("--weights", "a=1/s"), "--weights has 'a=1/s'; allowed: GROUP=N"),
+        (("--weights", "a=1001"), "--weights['a'] is 1001; allowed: 1 to 1,000"),
         (("--maxsize", "many"), "--maxsize is 'many'; allowed: a whole number"),
         (("--maxdead", "-1"), "--maxdead is -1; allowed: 0"),
         (("--factor", "0.5"), "--factor is 0.5; allowed: 1 or more"),

@@ -14,6 +14,9 @@ pub const MAX_TEXT: usize = 1024;
 /// Names of concurrency limits of one message.
 pub const MAX_LIMIT_NAMES: usize = 8;
 
+/// Messages of a group's turn.
+pub const MAX_WEIGHT: u32 = 1000;
+
 /// Keys of each kind in an event.
 pub const MAX_EVENT_KEYS: usize = 16;
 

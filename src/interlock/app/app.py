@@ -54,14 +54,12 @@ class App:
             declared with, ``Retry()`` unless another policy was declared.
         send_timeout: seconds for which a send waits, for room and for the engine together.
             Default 5.
-        linger: seconds for which a send waits for others to the same queue, to be sent in one call;
-            see ``Client.queue``. Default 0.
+        linger: seconds that a send waits for others; see ``Client.queue``. Default 0.
         queues: options of queues by their names, as ``Client.queue`` takes them: those of
             ``DeclaredOptions``, such as ``maxsize`` and ``retry``. They are declared with the first
             send or by the first worker; OptionsMismatch is raised then if the queue has others.
             Default: none.
-        audit: check order, overlap and attempts of each handled message from outside; the same as
-            ``interlock worker --audit``. Default False.
+        audit: check order, overlap and attempts, as ``interlock worker --audit``. Default False.
         lifespan: resources made before the first handler of a process and released after its last;
             see ``App.lifespan``. Default: nothing.
 
@@ -141,6 +139,7 @@ class App:
         keys: KeySpec = (),
         shared: KeySpec = (),
         limit: KeySpec = (),
+        group: KeySpec = (),
         queue: str = "default",
         retry: Retry | None = None,
         timeout: Seconds | None = None,
@@ -160,6 +159,7 @@ class App:
         keys: KeySpec = (),
         shared: KeySpec = (),
         limit: KeySpec = (),
+        group: KeySpec = (),
         queue: str = "default",
         retry: Retry | None = None,
         timeout: Seconds | None = None,
@@ -178,6 +178,7 @@ class App:
         keys: KeySpec = (),
         shared: KeySpec = (),
         limit: KeySpec = (),
+        group: KeySpec = (),
         queue: str = "default",
         retry: Retry | None = None,
         timeout: Seconds | None = None,
@@ -190,7 +191,7 @@ class App:
     ) -> Any:
         """Make a task of a function, or of a coroutine function.
 
-        Write ``@app.task(keys=...)``, or ``@app.task`` for one without keys and with all defaults.
+        Write ``@app.task(keys=...)``, or ``@app.task`` for one with all defaults.
 
         Args:
             name: the task's name on the wire, unique. Default: the function's name.
@@ -199,15 +200,14 @@ class App:
                 function here.
             shared: keys that it holds together with other readers, given in the same way.
             limit: names of limits or rates, given in the same way: ``"tenant:{tenant}"``.
+            group: its group, given in the same way: messages of different groups take turns.
             queue: the queue's name. Tasks that depend on each other's order share one.
             retry: its own retry policy. Default: the app's.
             timeout: seconds after which a handler's lease is revoked and its stack logged. Default:
                 none; the lease is extended for as long as the handler runs.
-            result_ttl: seconds for which its return value is kept for ``Job.result``. Default 0:
-                not at all.
+            result_ttl: seconds for which ``Job.result`` finds its return value. Default 0: not.
             quiet: leave its messages out of the debug log of handled messages. Default False.
-            priority: -100 to 100, for calls without one in their ``options``; never changes the
-                order on a key. Default 0.
+            priority: -100 to 100, for calls without one of their own; see ``put``. Default 0.
             barrier: each call runs alone in its queue, and has no keys. Default False.
             expires: seconds after the send after which the message is dropped. Default: never.
             transaction: an ``interlock.outbox.Outbox``: the function takes a connection first,
@@ -223,6 +223,7 @@ class App:
             keys=keys,
             shared=shared,
             limit=limit,
+            group=group,
             queue=queue,
             retry=retry,
             timeout=timeout,

@@ -73,6 +73,7 @@ class _Sendable(Generic[P, R]):
         keys: Any,
         shared: Any,
         limit: Any = (),
+        group: Any = (),
     ) -> None:
         self.function = function
         """The function itself."""
@@ -84,6 +85,9 @@ class _Sendable(Generic[P, R]):
         self._shared: Rule = rule("shared", shared, self.signature, function)
         self._limit: Rule | None = (
             rule("limit", limit, self.signature, function) if limit != () else None
+        )
+        self._group: Rule | None = (
+            rule("group", group, self.signature, function) if group != () else None
         )
         parameters = self.signature.parameters
         kinds = {each.kind for each in parameters.values()}
@@ -241,7 +245,16 @@ class _Sendable(Generic[P, R]):
         self._named(bound)
         if self._limit is not None:
             self._limit(bound)
+        self._group_of(bound)
         envelope.write(self.name, self.signature, args, kwargs, None, {})
+
+    def _group_of(self, bound: inspect.BoundArguments) -> str | None:
+        if self._group is None:
+            return None
+        groups = self._group(bound)
+        if len(groups) != 1:
+            raise ValueError(f"task {self.name!r}: group gives {len(groups)} names; allowed: one")
+        return groups[0].decode()
 
     def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ready:
         bound = self._bound(args, kwargs)
@@ -277,6 +290,8 @@ class _Sendable(Generic[P, R]):
         }
         if self._limit is not None:
             options["limit"] = [name.decode() for name in self._limit(bound)]
+        if self._group is not None:
+            options["group"] = self._group_of(bound)
         return Ready(payload, sending, options)
 
     def _sent(self, ready: Ready, put: Any) -> Job[R]:
@@ -342,6 +357,7 @@ def decorator(
     keys: KeySpec,
     shared: KeySpec,
     limit: KeySpec,
+    group: KeySpec,
     queue: str,
     retry: Retry | None,
     timeout: Seconds | None,
@@ -386,7 +402,7 @@ def decorator(
             called, queue, retry, longest, kept, bool(quiet), urgent, bool(barrier), lifetime,
             transaction,
         )  # fmt: skip
-        made = kind(app, fn, declared, keys, shared, limit)
+        made = kind(app, fn, declared, keys, shared, limit, group)
         app._add(made)
         return made
 

@@ -12,7 +12,7 @@ from interlock.app import envelope
 from interlock.app.row import ROW
 from interlock.client.wire import messages as wire
 from interlock.retry import Retry
-from interlock.runtime.concurrency import names_text
+from interlock.runtime.concurrency import group_text, names_text
 from interlock.runtime.limits import MAX_PAYLOAD
 
 __all__ = ["COLUMNS", "LONGEST_CALL", "SENT", "Reference", "StoredRow", "dedup", "options_text"]
@@ -123,6 +123,8 @@ def options_text(options: dict[str, Any], retry: Retry) -> str:
     kept = {name: value for name in ("priority", "barrier", "quiet") if (value := options[name])}
     if options.get("limit"):
         kept["limit"] = names_text(options["limit"], "put()")
+    if options.get("group"):
+        kept["group"] = group_text(options["group"], "put()")
     kept["retry"] = [
         retry.attempts, retry.first, retry.factor, retry.longest, retry.jitter, retry.then,
     ]  # fmt: skip

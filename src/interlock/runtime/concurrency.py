@@ -7,9 +7,16 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from interlock.runtime.limits import MAX_COUNT, MAX_LIMIT_NAMES, MAX_LIMITS, MAX_SPAN, MAX_TEXT
+from interlock.runtime.limits import (
+    MAX_COUNT,
+    MAX_LIMIT_NAMES,
+    MAX_LIMITS,
+    MAX_SPAN,
+    MAX_TEXT,
+    MAX_WEIGHT,
+)
 
-__all__ = ["Limits", "Names", "Rate"]
+__all__ = ["Limits", "Names", "Rate", "Weights"]
 
 Names = str | Iterable[str]
 """One name of a limit, or several."""
@@ -139,6 +146,63 @@ def limits_of(text: str) -> dict[str, int | Rate]:
     """Return declared limits from their text."""
     entries = (entry.rpartition("=") for entry in text.split(_BETWEEN) if entry)
     return {name: _value_of(value) for name, _, value in entries}
+
+
+Weights = Mapping[str, int]
+"""Groups, or prefixes that end in ``*``, each with the messages of a turn (clause 28)."""
+
+
+def weights_text(weights: object, call: str) -> str:
+    """Return declared weights in the form of the engines: sorted entries ``GROUP=N``.
+
+    Raises:
+        TypeError: it is not a mapping of str to int.
+        ValueError: a group is empty, a number is not 1 to 1,000, or there are too many.
+    """
+    if not isinstance(weights, Mapping):
+        raise TypeError(
+            f"{call}: weights is {type(weights).__name__}; allowed: a mapping of groups to "
+            'numbers, such as {"acme": 3, "free:*": 1}'
+        )
+    entries = []
+    for group, weight in weights.items():
+        _check_name(group, f"{call}: weights")
+        if not isinstance(weight, int) or isinstance(weight, bool):
+            raise TypeError(f"{call}: weights[{group!r}] is {type(weight).__name__}; allowed: int")
+        if not 1 <= weight <= MAX_WEIGHT:
+            raise ValueError(
+                f"{call}: weights[{group!r}] is {weight}; allowed: 1 to {MAX_WEIGHT:,}"
+            )
+        entries.append((group.encode(), f"{group}={weight}"))
+    text = _BETWEEN.join(entry for _, entry in sorted(entries))
+    if len(text.encode()) > MAX_LIMITS:
+        raise ValueError(
+            f"{call}: weights have {len(text.encode()):,} bytes; allowed: {MAX_LIMITS:,}"
+        )
+    return text
+
+
+def weights_of(text: str) -> dict[str, int]:
+    """Return declared weights from their text."""
+    entries = (entry.rpartition("=") for entry in text.split(_BETWEEN) if entry)
+    return {group: int(weight) for group, _, weight in entries}
+
+
+def group_text(group: object, call: str) -> str:
+    """Return the group of a message, checked.
+
+    Raises:
+        TypeError: it is not a str.
+        ValueError: it is empty or too long, or contains U+001F.
+    """
+    if not isinstance(group, str):
+        raise TypeError(f"{call}: group is {type(group).__name__}; allowed: str")
+    if not is_limit_name(group):
+        raise ValueError(
+            f"{call}: group is {group!r}; allowed: 1 to {MAX_TEXT:,} bytes without the character "
+            "U+001F"
+        )
+    return group
 
 
 def _value_of(text: str) -> int | Rate:

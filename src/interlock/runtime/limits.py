@@ -21,6 +21,8 @@ MAX_LIMITS = 16_384
 """Bytes of the concurrency limits of a queue."""
 MAX_LIMIT_NAMES = 8
 """Names of concurrency limits of one message."""
+MAX_WEIGHT = 1000
+"""Messages of a group's turn."""
 MAX_ERROR = 4096
 """Bytes of an error or reason."""
 MAX_HISTORY = 16_384
@@ -50,7 +52,7 @@ MAX_REQUESTS = 16
 """Requests that wait for one worker; beyond it the oldest is dropped."""
 MAX_WALKED = 2000
 """Messages that one call counts behind others."""
-LAYOUT = 3
+LAYOUT = 4
 """Version of the stored layout: see counters.lua, and tests/engine/stored when it changes."""
 MAX_CALL = 50_331_648
 """Bytes of payloads, or of results, in one call of a client. With the maximum of keys, dedup

@@ -127,6 +127,7 @@ GAUGES = (
     ),
     # wire: gauges
     gauge("limited", "ready messages that wait for a limit or a rate", "Blocked messages"),
+    gauge("groups", "groups with unsettled messages"),
     gauge("dead", "dead letters", "Dead letters"),
     gauge(
         "bytes",

@@ -27,7 +27,7 @@ class CarriedModel(ReadModel):
             # The time remains, and the last numbers.
             self.line, self.delayed, self.dead, self.paused = [], [], [], []
             self.named, self.kept, self.options = {}, {}, dict(DEFAULTS)
-            self.used, self.closed = {}, {}
+            self.used, self.closed, self.places = {}, {}, {}
             self.halted = self.sealed = self.declared = self.made = False
             self.counts.clear()
         return [str(int(goes)), *map(str, there)]

@@ -125,21 +125,58 @@ class LimitedModel(Model):
                     break
                 entry.slots += 1
 
+    def candidates(self, front: list[Entry]) -> list[Entry]:
+        """Messages that wait for no name, the next of each line with room, and keepers that have
+        all they need."""
+        lines: dict[tuple[str, bool], list[Entry]] = {}
+        found = []
+        for entry in front:
+            if entry.slots is not None:
+                shut = any(self.is_shut(name, entry) for name in entry.names)
+                found += [entry] if entry.slots == len(entry.names) and not shut else []
+            elif entry.waits_for is None:
+                found.append(entry)
+            else:
+                lines.setdefault((entry.waits_for, entry.keyed), []).append(entry)
+        for (name, _), line in lines.items():
+            first = self.next_one(line, name)
+            if first is not None and not self.refuses(name, first):
+                found.append(first)
+        return found
+
+    def line_of(self, name: str) -> list[Entry]:
+        """The messages that wait for a name, without its keeper."""
+        return [e for e in self.line if e.waits_for == name and e.slots is None]
+
+    def own_before(self, entry: Entry) -> list[str]:
+        """The names for which an earlier message of its own group and priority waits."""
+
+        def is_before(other: Entry) -> bool:
+            same = (other.group, other.keyed, other.priority)
+            return (
+                same == (entry.group, entry.keyed, entry.priority)
+                and other.sequence < entry.sequence
+            )
+
+        return [n for n in self.rates_last(entry) if any(map(is_before, self.line_of(n)))]
+
+    def enter_line(self, entry: Entry, name: str) -> None:
+        raise NotImplementedError
+
     def admit(self, entry: Entry) -> bool:
-        """A message is in front, and the next in the order of choice: may it be leased?"""
+        """A message comes up, as the next in the order of choice: may it be leased?"""
         if entry.slots is not None:
-            shut = any(self.is_shut(name, entry) for name in entry.names)
-            return entry.slots == len(entry.names) and not shut
-        if entry.waits_for is not None and self.refuses(entry.waits_for, entry):
-            return False
+            return True
         if paused := [key for key in entry.keys if key in self.paused]:
             entry.set_aside = paused[0]
             entry.forget_wait()
             return False
         full = [name for name in self.rates_last(entry) if self.refuses(name, entry)]
+        entry.passes += bool(full) and entry.waits_for is not None
+        full = full or self.own_before(entry)
         if not full:
             return True
-        entry.passes += entry.waits_for is not None
+        self.enter_line(entry, full[0])
         entry.waits_for = full[0]
         if entry.passes >= PASSES and not any(self.keeper(name) for name in entry.names):
             entry.slots = 0
@@ -171,11 +208,11 @@ def checked_limits(text: str) -> str:
         name, _, value = entry.rpartition("=")
         if not name or name in found:
             raise Refused("BADARG")
-        found[name] = _checked_rate(value) if "/" in value else str(_counted(value))
+        found[name] = _checked_rate(value) if "/" in value else str(counted(value))
     return BETWEEN.join(f"{name}={found[name]}" for name in sorted(found))
 
 
-def _counted(text: str, most: int = 10**9) -> int:
+def counted(text: str, most: int = 10**9) -> int:
     if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= most):
         raise Refused("BADARG")
     return int(text)
@@ -184,7 +221,7 @@ def _counted(text: str, most: int = 10**9) -> int:
 def _checked_rate(text: str) -> str:
     count, _, rest = text.partition("/")
     per, _, burst = rest.partition(":")
-    numbers = _counted(count), _counted(per, MOST_SPAN), _counted(burst)
+    numbers = counted(count), counted(per, MOST_SPAN), counted(burst)
     rate = Rate.read(text)
     if rate is None or numbers[0] > numbers[1] or rate.interval * rate.burst > MOST_SPAN:
         raise Refused("BADARG")

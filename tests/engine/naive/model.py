@@ -89,6 +89,15 @@ class Entry:
         """Its limit names."""
         return self.options["LIMIT"].split(BETWEEN) if "LIMIT" in self.options else []
 
+    @property
+    def group(self) -> str:
+        """Its group; messages without one are in the group with the empty name."""
+        return self.options.get("GROUP", "")
+
+    @property
+    def keyed(self) -> bool:
+        return bool(self.keys or self.barrier)
+
     def forget_wait(self) -> None:
         self.waits_for, self.passes, self.slots = None, 0, None
 
@@ -123,6 +132,20 @@ def _told_keys(keys: list[str]) -> list[str]:
 
 
 @dataclass
+class Place:
+    """A place of a group in a ring: the lowest number is next."""
+
+    number: int = 0
+    used: int = 0
+    """Messages of the present turn."""
+
+
+Ring = tuple[str, bool, int, str]
+"""The limit name for which messages wait, or nothing; whether they have keys; their priority; and
+their group."""
+
+
+@dataclass
 class Model:
     now: int
     line: list[Entry] = field(default_factory=list)
@@ -139,6 +162,9 @@ class Model:
     """Time from which on the rate of a limit name is as if nothing had been granted."""
     closed: dict[str, int] = field(default_factory=dict)
     """Until when a handler has closed a limit name."""
+    places: dict[Ring, Place] = field(default_factory=dict)
+    turns: int = 0
+    """The last number of a place."""
     paused: list[str] = field(default_factory=list)
     halted: bool = False
     sealed: bool = False
@@ -276,6 +302,7 @@ class Model:
         exclusive = list(dict.fromkeys(spec.keys))
         shared = [key for key in dict.fromkeys(spec.shared) if key not in exclusive]
         entry = Entry(id, spec.payload, exclusive, shared, options, id, attempt)
+        self.enter_ring(entry)
         self.happened("put", entry)
         if "DEDUP" in options:
             self.named[options["DEDUP"]] = id, None
@@ -331,14 +358,28 @@ class Model:
 
     def ready(self, kind: str, count: int) -> Iterator[Entry]:
         """Set aside what is paused or has no room, when it comes up."""
-        for entry in [] if self.halted else self.in_front():
-            if kind != "any" and (kind == "keyed") != bool(entry.keys or entry.barrier):
-                continue
-            if count == 0:
+        kinds = {"any": (True, False), "keyed": (True,), "unkeyed": (False,)}[kind]
+        front = [] if self.halted else [e for e in self.in_front() if e.keyed in kinds]
+        while count:
+            front = [e for e in front if e.state == QUEUED and e.set_aside is None]
+            entry = self.next_one(self.candidates(front))
+            if entry is None:
                 return
             if self.admit(entry):
                 count -= 1
                 yield entry
+
+    def candidates(self, front: list[Entry]) -> list[Entry]:
+        raise NotImplementedError
+
+    def next_one(self, entries: list[Entry], name: str = "") -> Entry | None:
+        raise NotImplementedError
+
+    def enter_ring(self, entry: Entry) -> None:
+        raise NotImplementedError
+
+    def take_turn(self, entry: Entry, kind: str) -> None:
+        raise NotImplementedError
 
     def admit(self, entry: Entry) -> bool:
         raise NotImplementedError
@@ -366,6 +407,7 @@ class Model:
             taken.append(entry)
             # Later ones find its slots taken.
             entry.state = LEASED
+            self.take_turn(entry, kind)
             entry.forget_wait()
             self.charge(entry)
             if entry.suspect or sum(len(one.payload) for one in taken) >= TOLD:

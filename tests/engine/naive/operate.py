@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.engine.naive.limits import LimitedModel, checked_limits
+from tests.engine.naive.groups import GroupedModel, checked_weights
+from tests.engine.naive.limits import checked_limits
 from tests.engine.naive.model import (
     BACKING_OFF,
     DEFAULTS,
@@ -16,7 +17,7 @@ from tests.engine.naive.model import (
 )
 
 
-class OperatedModel(LimitedModel):
+class OperatedModel(GroupedModel):
     def configure(self, arguments: list[str]) -> list[str]:
         self.apply_due()
         mode = arguments[0] if arguments[:1] in (["CHANGE"], ["REPLACE"]) else None
@@ -24,6 +25,8 @@ class OperatedModel(LimitedModel):
         named = dict(zip(given[::2], given[1::2], strict=True))
         if "LIMITS" in named:
             named["LIMITS"] = checked_limits(named["LIMITS"])
+        if "WEIGHTS" in named:
+            named["WEIGHTS"] = checked_weights(named["WEIGHTS"])
         if arguments and self.declared and mode is None:
             if self.options != self.options | named:
                 raise Refused("OPTIONSMISMATCH")
@@ -113,7 +116,7 @@ class OperatedModel(LimitedModel):
         self.room(1, len(payload))
         self.dead.remove(entry)
         self.counts["requeued"] += 1
-        stays = ("PRIORITY", "BARRIER", "RESULT", "QUIET", "LIMIT", *POLICY)
+        stays = ("PRIORITY", "BARRIER", "RESULT", "QUIET", "LIMIT", "GROUP", *POLICY)
         options = tuple((name, text) for name, text in entry.options.items() if name in stays)
         spec = Spec(payload, keys, shared, options)
         return [str(self.enter(spec))]

@@ -19,7 +19,7 @@ from tests.engine.naive.model import (
 from tests.engine.naive.operate import OperatedModel
 
 OPTIONS = tuple(option.name for option in WIRE.message if option.name != "DELAY")
-KEPT_OF_THE_DEAD = ("PRIORITY", "BARRIER", "RESULT", "QUIET", "LIMIT", *POLICY)
+KEPT_OF_THE_DEAD = ("PRIORITY", "BARRIER", "RESULT", "QUIET", "LIMIT", "GROUP", *POLICY)
 SHOWN_BEFORE_A_BARRIER = 10
 NAMED = WIRE.limits["MAX_NAMED"].of("redis")
 NAMED_BYTES = WIRE.limits["MAX_NAMED_BYTES"].of("redis")
@@ -45,6 +45,7 @@ class ReadModel(OperatedModel):
             "results": len(self.kept),
             "result_bytes": sum(len(text) for _, _, text in self.kept.values()),
             "limited": sum(entry.waits_for is not None for entry in self.line),
+            "groups": len({entry.group for entry in self.unsettled() if entry.group}),
             "oldest_ready": (
                 min((entry.sequence for entry in self.offered()), default=0)
                 if "ready" in states
@@ -211,6 +212,7 @@ class ReadModel(OperatedModel):
             told += [str(int(until) - self.now) if self.now < until < NEVER else ""]
             told.append(str(len(holders)))
             told += [str(holder.id) for holder in holders]
+        told += self.told_group(entry)
         told.append(str(len(blockers)))
         for key, ahead, holders in blockers:
             told += [key, str(ahead), "1", str(len(holders)), *[str(e.id) for e in holders]]

@@ -54,7 +54,8 @@ class RootsModel(CarriedModel):
     def oldest_waiting(self) -> int:
         """Look behind leased messages, those set aside and the next one; not behind all that is
         ready."""
-        in_front = self.offered()[:1]
+        next_one = self.next_one(self.offered())
+        in_front = [next_one] if next_one else []
         waiting = {e.sequence: e for e in self.line if self.state(e) == "waiting"}
         found = [e for e in in_front if self.halted]
         for entry in self.line:

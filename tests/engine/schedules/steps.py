@@ -14,6 +14,7 @@ from tests.engine.naive.model import WIRE, Spec
 
 NAMES = ("bank", "host:a", "host:b", "free")
 """Of limits."""
+GROUPS = ("acme", "big", "bit", "c\xff")
 KEYS = ("a", "b", "c", "d", "e", "f")
 CONSUMERS = ("one", "two", "three", "")
 """The last has no name: its calls carry no number, and no reply of theirs is kept."""
@@ -57,6 +58,17 @@ WRONG: list[tuple[str, str, list[str]]] = [
     ("BADARG", "configure", ["LIMITS", "a=1/1000000000000001:1"]),
     ("BADARG", "configure", ["LIMITS", "a=1/1000000000001:1000"]),
     ("BADARG", "configure", ["LIMITS", "a=1/5:1\x1fa=1"]),
+    ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "GROUP", ""]),
+    ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "GROUP", "a\x1fb"]),
+    ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "GROUP", "x" * 1_025]),
+    ("BADARG", "configure", ["WEIGHTS", "acme"]),
+    ("BADARG", "configure", ["WEIGHTS", "acme=0"]),
+    ("BADARG", "configure", ["WEIGHTS", "acme=1001"]),
+    ("BADARG", "configure", ["WEIGHTS", "acme=1/5:1"]),
+    ("BADARG", "configure", ["WEIGHTS", "=1"]),
+    ("BADARG", "configure", ["WEIGHTS", "a=1\x1fa=2"]),
+    ("BADARG", "configure", ["WEIGHTS", "a=1\x1f"]),
+    ("BADARG", "configure", ["WEIGHTS", "a=1" + "0" * 16_384]),
     ("BADARG", "lease", ["", "1", "0", "1", "9", "any"]),
     ("BADARG", "lease", ["one", "1000000000", "-1", "1", "9", "any"]),
     ("BADARG", "lease", ["one", "1000000000", "0", "1025", "9", "any"]),
@@ -178,6 +190,14 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         chosen = [f"{name}={value}" for name, value in values.items() if chance() < 0.6]
         return "\x1f".join(rng.sample(chosen, len(chosen)))
 
+    # In half of the schedules nobody knows of groups, and in some all messages have one.
+    grouped = choice([0, 0, 0.3, 0.7, 1])
+
+    def weights() -> str:
+        tried = {"acme": "13", "b*": "12", "big": "25", "*": "12"}
+        chosen = [f"{name}={choice(some)}" for name, some in tried.items() if chance() < 0.5]
+        return "\x1f".join(rng.sample(chosen, len(chosen)))
+
     policy: Makes = {
         "ATTEMPTS": (0.3, lambda: choice([0, 1, 2, 3])),
         "FIRST": (0.2, lambda: choice([0, 1, 7, 100, 1_000])),
@@ -193,9 +213,10 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "AFTER": (0.05, lambda: choice("xyz")),
         "WINDOW": (0.6, lambda: choice([0, 1, 3, 9])),
         "RESULT": (0.25, lambda: choice([0, 5, 50, 10_000])),
-        "BARRIER": (0.02 if limited > 0.5 else 0.12, lambda: choice([0, 1, 1])),
+        "BARRIER": (0.02 if limited > 0.5 or grouped > 0.5 else 0.12, lambda: choice([0, 1, 1])),
         "QUIET": (0.12, lambda: choice([0, 1, 1])),
         "LIMIT": (limited, lambda: "\x1f".join(rng.choices(NAMES, k=choice([1, 1, 2, 3])))),
+        "GROUP": (grouped, lambda: choice(GROUPS)),
         **policy,
     }
     if set_ways[1:]:
@@ -204,6 +225,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
     tried = {one.name: one.tried for one in WIRE.queue if one.tried}
     declared_options: Makes = {
         "LIMITS": (limited, limits),
+        "WEIGHTS": (grouped, weights),
         **{name: (0.3, partial(choice, values)) for name, values in tried.items()},
         **policy,
     }
@@ -219,9 +241,9 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
     def spec() -> Spec:
         # Many are as plain as most are in life: the servers have a way of their own for those.
         # Where limits decide, few messages wait for others.
-        plain = chance() < (0.1 if limited > 0.5 else 0.4)
+        plain = chance() < (0.1 if limited > 0.5 or grouped == 1 else 0.4)
         options = () if plain else chosen(own)
-        counts = [0, 0, 0, 1, 2] if limited > 0.5 else [0, 1, 1, 2, 3, 5]
+        counts = [0, 0, 0, 1, 2] if limited > 0.5 or grouped > 0.5 else [0, 1, 1, 2, 3, 5]
         named = rng.choices(KEYS[: choice([2, 6])], k=choice(counts))
         if ("BARRIER", "1") in options:
             named = []
@@ -307,6 +329,13 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
     }
     if limited:
         on_queue["configure"] = lambda: ["CHANGE", "LIMITS", limits()]
+    if grouped:
+        only_weights = 0.5 if limited else 1
+        on_queue["configure"] = lambda: (
+            ["CHANGE", "WEIGHTS", weights()]
+            if chance() < only_weights
+            else ["CHANGE", "LIMITS", limits()]
+        )
     # In few schedules, for the rest of one is short of messages then.
     if chance() < 0.3:
         on_queue["seal"] = list
@@ -382,6 +411,6 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
     }
     names = rng.choices(list(ways), [weight for weight, _ in ways.values()], k=count)
     steps: list[Step] = [(name, ways[name][1]()) for name in names]
-    if limited or chance() < 0.4:
+    if limited or grouped or chance() < 0.4:
         steps[0] = "direct", ("configure", declared())
     return steps

@@ -34,6 +34,7 @@ use crate::queue::parts::dedup::Dedup;
 use crate::queue::parts::delays::Delays;
 use crate::queue::parts::feed::{Change, Feed};
 use crate::queue::parts::gate::Gate;
+use crate::queue::parts::groups::Front;
 use crate::queue::parts::lane::Lanes;
 use crate::queue::parts::leases::Leases;
 use crate::queue::parts::numbers::Numbers;
@@ -46,9 +47,9 @@ use crate::queue::parts::watch::Watch;
 use crate::queue::schedules::record::Recorder;
 use crate::queue::schedules::trace::{Call, PutCall};
 use crate::queue::schedules::trace_text::Schedule;
-use crate::queue::types::message::{Message, BARRIER, KEYED, LIMITED, QUIET};
+use crate::queue::types::message::{Message, BARRIER, GROUPED, KEYED, LIMITED, QUIET};
 use crate::queue::types::rules::Rules;
-use crate::queue::types::{Options, RetryPart, Stats, Time};
+use crate::queue::types::{Options, RetryPart, State, Stats, Time};
 
 /// Most successors readied by one call, and most things due applied by one (clauses 20, 21).
 pub const CALL_LIMIT: u32 = 1000;
@@ -115,6 +116,8 @@ pub struct Put<'a> {
     pub window: Option<u64>,
     /// Names of concurrency limits, joined; empty: none (clause 26).
     pub limit: &'a [u8],
+    /// Its group; empty: none (clause 28).
+    pub group: &'a [u8],
 }
 
 /// The reason why a put was refused; the queue is as it was.
@@ -156,7 +159,7 @@ impl<P> Scheduler<P> {
             dedup: Dedup::new(options.dedup_window),
             dead: DeadLetters::new(options.max_dead, options.dead_ttl),
             lanes: Lanes::new(watch.lane_depth()),
-            gate: Gate::new(&options.limits),
+            gate: Gate::new(&options.limits, &options.weights),
             options,
             rules: Rules::current(),
             now: 0,
@@ -309,14 +312,17 @@ impl<P> Scheduler<P> {
         if !put.limit.is_empty() {
             flags |= LIMITED;
         }
+        if !put.group.is_empty() {
+            flags |= GROUPED;
+        }
         let new = Message { id, payload, flags, priority: put.priority, ..Message::default() };
         let placed = put.delay == 0 && !put.barrier;
         let message = match placed {
             true => self.insert_in_lanes(new, put.keys, put.shared),
             false => self.records.insert(new),
         };
-        if !put.limit.is_empty() {
-            self.gate.enter(message, put.limit);
+        if flags & (LIMITED | GROUPED) != 0 {
+            self.enter_gate(message, put, flags);
         }
         if put.size > 0 {
             self.counts.add_bytes(put.size);
@@ -339,6 +345,27 @@ impl<P> Scheduler<P> {
             self.earliest_due = 0;
         }
         id
+    }
+
+    /// A message has limit names or a group.
+    #[inline(never)]
+    fn enter_gate(&mut self, at: u32, put: &Put<'_>, flags: u8) {
+        self.gate.enter(at, (put.limit, put.group), flags & KEYED != 0, put.priority);
+        let message = &self.records[at];
+        if flags & GROUPED != 0 && message.state == Some(State::Ready) {
+            let ticket = Ticket::new(message.priority, message.id, at);
+            self.push_ready(ticket, flags, true);
+        }
+    }
+
+    /// A message is ready; `fresh`: its sequence is the highest so far.
+    #[inline]
+    pub(super) fn push_ready(&mut self, ticket: Ticket, flags: u8, fresh: bool) {
+        if flags & GROUPED == 0 {
+            self.ready.push(flags & KEYED != 0, ticket, fresh);
+        } else {
+            self.gate.groups.insert(Front::Ready, flags & KEYED != 0, ticket);
+        }
     }
 
     /// A message takes its place in all its lanes at once (clause 4).
@@ -375,7 +402,8 @@ impl<P> Scheduler<P> {
         let at = self.records.place();
         let (first_edge, gated, blocked) = self.link(at, new.id, keys, shared);
         new.enter_lanes(first_edge, gated, blocked);
-        if blocked == 0 {
+        // A group is known only later.
+        if blocked == 0 && new.flags & GROUPED == 0 {
             let ticket = Ticket::new(new.priority, new.id, at);
             self.ready.push(new.flags & KEYED != 0, ticket, true);
         }
@@ -409,8 +437,8 @@ impl<P> Scheduler<P> {
         let message = self.records.enter_lanes(at, first_edge, gated, blocked);
         if blocked == 0 {
             let ticket = Ticket::new(message.priority, sequence, at);
-            let keyed = message.flags & KEYED != 0;
-            self.ready.push(keyed, ticket, true);
+            let flags = message.flags;
+            self.push_ready(ticket, flags, true);
         }
     }
 

@@ -66,6 +66,7 @@ impl Model {
             lease_left: None,
             due_in: None,
             paused: Vec::new(),
+            turn: None,
             limits: Vec::new(),
             blocked: Vec::new(),
         };
@@ -93,6 +94,7 @@ impl Model {
                 if self.in_front(at) {
                     node.limits = self.full_names(message);
                 }
+                node.turn = self.turn_of(at);
                 node.blocked = self.blocked(at, chosen);
             }
         }

@@ -9,7 +9,7 @@ use fastrand::Rng;
 use interlock_core::queue::schedules::trace::{Answer, Call, PutCall};
 use interlock_core::queue::types::{Kind, RevokeThen, Time};
 
-use crate::mix::{choose, limit_name, limits, options, Mix};
+use crate::mix::{choose, limit_name, limits, options, weights, Mix};
 use crate::model::{Message, Phase};
 use crate::schedule::{number_of, Given, Pair, Plan, Planned, Subject};
 use crate::tally::Tally;
@@ -59,6 +59,7 @@ enum What {
     Pause,
     Resume,
     Limits,
+    Weights,
     CloseLimit,
     Explain,
     ExplainKey,
@@ -69,7 +70,7 @@ enum What {
     CancelAll,
 }
 
-const USUAL: [(What, u32); 28] = [
+const USUAL: [(What, u32); 29] = [
     (What::Put, 300),
     (What::PutMany, 40),
     (What::Lease, 240),
@@ -90,6 +91,7 @@ const USUAL: [(What, u32); 28] = [
     (What::Pause, 10),
     (What::Resume, 20),
     (What::Limits, 8),
+    (What::Weights, 6),
     (What::CloseLimit, 8),
     (What::Explain, 40),
     (What::ExplainKey, 16),
@@ -254,6 +256,7 @@ impl Generator {
             What::Pause => Call::Pause { key: self.paused_key() },
             What::Resume => Call::Resume { key: self.paused_key() },
             What::Limits => Call::Limits { limits: limits(&mut self.rng) },
+            What::Weights => Call::Weights { weights: weights(&mut self.rng) },
             What::CloseLimit => Call::CloseLimit {
                 name: limit_name(&mut self.rng),
                 delay: choose(&mut self.rng, &[0, 1, 3, 12, 100, u64::MAX]),

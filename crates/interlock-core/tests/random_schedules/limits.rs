@@ -92,6 +92,11 @@ impl Model {
         self.shut_until(name, message).is_none_or(|until| until > self.now)
     }
 
+    /// Returns whether time refuses a message that keeps something of all its names.
+    pub(crate) fn is_shut_to(&self, message: &Message) -> bool {
+        message.limit.names.iter().any(|name| self.is_shut(name, message))
+    }
+
     pub(crate) fn has_room(&self, name: &[u8], message: &Message) -> bool {
         self.has_slot(name) && !self.is_shut(name, message)
     }
@@ -152,29 +157,27 @@ impl Model {
         }
     }
 
-    /// A message that nothing but a pause or a limit holds up is looked at: may it be leased?
+    /// A message comes up that nothing but a pause or a limit holds up: may it be leased?
     pub(crate) fn admit(&mut self, at: usize) -> bool {
         let message = &self.placed[at];
-        let limit = &message.limit;
-        if let Some(slots) = limit.slots {
-            let shut = limit.names.iter().any(|name| self.is_shut(name, message));
-            return slots == limit.names.len() && !shut;
+        if message.limit.slots.is_some() {
+            return true;
         }
-        if limit.waits_for.as_ref().is_some_and(|name| !self.has_room(name, message)) {
-            return false;
-        }
-        if self.placed[at].holds.iter().any(|hold| self.paused_keys.contains(&hold.key)) {
+        let paused = |key: &usize| self.paused_keys.contains(key);
+        if let Some(key) = message.holds.iter().map(|hold| hold.key).find(paused) {
+            self.placed[at].set_aside = Some(key);
             self.placed[at].limit.forget();
             return false;
         }
-        let message = &self.placed[at];
         let names = message.limit.rates_last(&self.options.limits);
-        let Some(full) = names.into_iter().find(|name| !self.has_room(name, message)) else {
-            return true;
-        };
+        let full = names.iter().find(|name| !self.has_room(name, message));
+        let waits_for = full.or_else(|| names.iter().find(|name| self.own_before(at, name)));
+        let Some(waits_for) = waits_for.cloned() else { return true };
+        let passed = u32::from(full.is_some() && message.limit.waits_for.is_some());
+        self.enter_line(at, &waits_for);
         let limit = &mut self.placed[at].limit;
-        limit.passes += u32::from(limit.waits_for.is_some());
-        limit.waits_for = Some(full);
+        limit.passes += passed;
+        limit.waits_for = Some(waits_for);
         let passed = limit.passes >= PASSES;
         let names = limit.names.clone();
         if passed && names.iter().all(|name| self.keeper(name).is_none()) {

@@ -8,7 +8,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `model`, `operate`, `limits`, `explain` | the contract as scans over one list |
+//! | `model`, `operate`, `limits`, `groups`, `explain` | the contract as scans over one list |
 //! | `audit` | order and exclusion seen from the answers alone |
 //! | `compare` | when two answers are the same, and what is masked |
 //! | `schedule` | plans, and the run of scheduler and model side by side |
@@ -34,6 +34,7 @@ mod compare;
 mod edges;
 mod explain;
 mod generate;
+mod groups;
 mod limits;
 mod mix;
 mod model;

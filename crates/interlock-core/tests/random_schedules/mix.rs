@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use interlock_core::queue::schedules::trace::PutCall;
-use interlock_core::queue::types::limits::Limits;
+use interlock_core::queue::types::limits::{Limits, Weights};
 use interlock_core::queue::types::options::NUMBERS;
 use interlock_core::queue::types::{Options, Retry, Then};
 
@@ -18,6 +18,7 @@ pub struct Mix {
     delay: usize,
     dedup: usize,
     limited: usize,
+    grouped: usize,
     keys: Vec<Vec<u8>>,
     /// Keys are drawn from the first few more often.
     skewed: bool,
@@ -39,6 +40,7 @@ impl Mix {
             delay: choose(rng, &sometimes),
             dedup: choose(rng, &sometimes),
             limited: choose(rng, &[0, 30, 90]),
+            grouped: choose(rng, &[0, 0, 30, 70, 100]),
             skewed: rng.bool(),
             deep: choose(rng, &[4, 10, 20, 20, 40]),
             longest: 400,
@@ -65,7 +67,11 @@ impl Mix {
             .then(|| choose(rng, &["", "one", "two words", "drei=3|%"]).to_string());
         let names = if per_cent(rng, self.limited) { rng.usize(1..=3) } else { 0 };
         let limit = (0..names).map(|_| choose(rng, &NAMES).to_vec()).collect();
-        let plain = PutCall { size, priority, delay, dedup, limit, ..PutCall::default() };
+        let group = match per_cent(rng, self.grouped) {
+            true => choose(rng, &GROUPS).to_vec(),
+            false => Vec::new(),
+        };
+        let plain = PutCall { size, priority, delay, dedup, limit, group, ..PutCall::default() };
         if per_cent(rng, self.barrier) {
             return PutCall { barrier: true, ..plain };
         }
@@ -95,6 +101,21 @@ impl Mix {
 
 /// Names of limits: limited by themselves, by a prefix, or not at all.
 const NAMES: [&[u8]; 5] = [b"bank", b"host:a", b"host:b", b"t", b"z%, "];
+
+const GROUPS: [&[u8]; 4] = [b"acme", b"big", b"bit", b"z%, "];
+
+/// Weights of groups, mostly small.
+pub fn weights(rng: &mut Rng) -> Weights {
+    let all: [(&str, &[u32]); 4] =
+        [("acme", &[1, 3]), ("b*", &[1, 2]), ("big", &[2, 5]), ("*", &[1, 2])];
+    let mut text = Vec::new();
+    for (group, tried) in all {
+        if rng.bool() {
+            text.push(format!("{group}={}", choose(rng, tried)));
+        }
+    }
+    Weights::parse(text.join("\x1f").as_bytes()).expect("it is well formed")
+}
 
 pub fn limit_name(rng: &mut Rng) -> Vec<u8> {
     choose(rng, &NAMES).to_vec()
@@ -136,6 +157,7 @@ pub fn options(rng: &mut Rng) -> Options {
         ..Options::default()
     };
     options.limits = limits(rng);
+    options.weights = weights(rng);
     for (one, tried) in NUMBERS.iter().zip(TRIED) {
         (one.set)(&mut options, choose(rng, tried));
     }

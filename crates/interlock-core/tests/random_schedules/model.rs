@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use interlock_core::queue::schedules::trace::{Answer, Call, Granted, PutAnswer, PutCall, Step};
 use interlock_core::queue::types::{Kind, Options, Stats, Then, Time};
 
+use crate::groups::{Place, Ring};
 use crate::limits::{Named, Times};
 
 /// Most that falls due in one call (clause 20).
@@ -50,6 +51,9 @@ pub struct Message {
     pub error: String,
     pub phase: Phase,
     pub limit: Named,
+    pub group: Vec<u8>,
+    /// The paused key under which it was set aside when it came up.
+    pub set_aside: Option<usize>,
 }
 
 /// A settled message's dedup string, and when it was settled.
@@ -77,6 +81,9 @@ pub struct Model {
     pub(crate) names: Vec<Vec<u8>>,
     /// By limit name.
     pub(crate) times: BTreeMap<Vec<u8>, Times>,
+    pub(crate) places: BTreeMap<Ring, Place>,
+    /// The last number of a place.
+    pub(crate) turns: u64,
     /// The last id or sequence drawn; both come from one counter.
     number: u64,
     token: u64,
@@ -99,6 +106,8 @@ impl Model {
             paused_keys: Vec::new(),
             names: Vec::new(),
             times: BTreeMap::new(),
+            places: BTreeMap::new(),
+            turns: 0,
             number: 0,
             token: 0,
             counts: Stats::default(),
@@ -162,6 +171,10 @@ impl Model {
             Call::Resume { key } => Answer::Bool(self.resume(key.as_deref())),
             Call::Limits { limits } => {
                 self.declare(limits);
+                Answer::Done
+            }
+            Call::Weights { weights } => {
+                self.options.weights = weights.clone();
                 Answer::Done
             }
             Call::CloseLimit { name, delay } => {
@@ -303,7 +316,10 @@ impl Model {
             error: String::new(),
             phase: Phase::Queued,
             limit: Named::new(&put.limit),
+            group: put.group.clone(),
+            set_aside: None,
         };
+        self.enter_ring(&message);
         if put.delay == 0 {
             self.placed.push(message);
         } else {
@@ -381,31 +397,37 @@ impl Model {
             && !self.placed[..at].iter().any(|before| conflict(before, message))
     }
 
-    /// Clauses 6, 7 and 26. The ready do not conflict with each other, so one look serves a batch.
+    /// Nothing before it conflicts, and it was not set aside by a pause.
+    pub(crate) fn comes_up(&self, at: usize) -> bool {
+        self.placed[at].set_aside.is_none() && self.in_front(at)
+    }
+
+    /// Clauses 6, 7, 26 and 28. The ready do not conflict with each other.
     fn lease(&mut self, kind: Kind, limit: usize) -> Answer {
         if limit == 0 || self.paused {
             return Answer::Leased(Vec::new());
         }
-        let asked = |message: &Message| {
-            let unkeyed = message.holds.is_empty() && !message.barrier;
-            match kind {
-                Kind::Any => true,
-                Kind::Keyed => !unkeyed,
-                Kind::Unkeyed => unkeyed,
-            }
+        let asked = |message: &Message| match kind {
+            Kind::Any => true,
+            Kind::Keyed => message.keyed(),
+            Kind::Unkeyed => !message.keyed(),
         };
         let mut ready: Vec<usize> = (0..self.placed.len())
-            .filter(|at| asked(&self.placed[*at]) && self.in_front(*at))
+            .filter(|at| asked(&self.placed[*at]) && self.comes_up(*at))
             .collect();
-        ready.sort_by_key(|at| (-i16::from(self.placed[*at].priority), *at));
         let mut granted = Vec::new();
-        for at in ready {
-            if granted.len() == limit {
-                break;
-            }
+        while granted.len() < limit {
+            let may: Vec<usize> =
+                ready.iter().copied().filter(|&at| self.may_come_up(at)).collect();
+            let Some(at) = self.next_one(&may, b"") else { break };
             if !self.admit(at) {
+                if self.placed[at].set_aside.is_some() {
+                    ready.retain(|&one| one != at);
+                }
                 continue;
             }
+            ready.retain(|&one| one != at);
+            self.take_turn(at, kind);
             // Clause 8: tokens rise with every grant.
             self.token = (self.token + 1).max(self.now);
             self.counts.leases += 1;
@@ -524,6 +546,7 @@ impl Model {
             backing_off: count(|phase| matches!(phase, Phase::BackingOff { .. })),
             held: count(|phase| phase == Phase::Held),
             dead: self.dead.len() as u64,
+            groups: self.group_count(),
             limited: self.placed.iter().filter(|m| m.limit.waits_for.is_some()).count() as u64,
             ..self.counts.clone()
         }

@@ -100,6 +100,7 @@ impl Model {
         message.error.clear();
         message.phase = Phase::Queued;
         let id = message.id;
+        self.enter_ring(&message);
         self.placed.push(message);
         Answer::Id(Some(id))
     }
@@ -129,6 +130,9 @@ impl Model {
             return std::mem::replace(&mut self.paused, false);
         };
         let key = self.key(name);
+        for message in self.placed.iter_mut().filter(|message| message.set_aside == Some(key)) {
+            message.set_aside = None;
+        }
         let before = self.paused_keys.len();
         self.paused_keys.retain(|paused| *paused != key);
         self.paused_keys.len() < before

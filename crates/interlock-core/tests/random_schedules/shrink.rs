@@ -6,7 +6,7 @@
 use std::marker::PhantomData;
 
 use interlock_core::queue::schedules::trace::{Call, PutCall};
-use interlock_core::queue::types::limits::Limits;
+use interlock_core::queue::types::limits::{Limits, Weights};
 use interlock_core::queue::types::options::NUMBERS;
 use interlock_core::queue::types::{Kind, Options};
 
@@ -98,6 +98,7 @@ impl<S: Subject> Smallest<S> {
             Box::new(|options| options.retry.first = 0),
             Box::new(|options| options.retry.factor = 1.0),
             Box::new(|options| options.limits = Limits::default()),
+            Box::new(|options| options.weights = Weights::default()),
         ];
         for (one, tried) in NUMBERS.iter().zip(TRIED) {
             changes.push(Box::new(|options| _ = (one.set)(options, tried[0])));
@@ -208,6 +209,7 @@ fn simpler_puts(put: &PutCall) -> Vec<PutCall> {
     offer(&|put| put.dedup = None);
     offer(&|put| put.barrier = false);
     offer(&|put| put.size = 0);
+    offer(&|put| put.group.clear());
     for at in 0..put.limit.len() {
         offer(&|put| drop(put.limit.remove(at)));
     }

@@ -12,7 +12,7 @@ pub struct Tally {
 }
 
 /// Each must come at least once in a run of [`ENOUGH`] calls.
-const SITUATIONS: [&str; 78] = [
+const SITUATIONS: [&str; 81] = [
     "put",
     "put known",
     "put full",
@@ -74,9 +74,12 @@ const SITUATIONS: [&str; 78] = [
     "explain paused",
     "explain limit reached",
     "explain rate used up",
+    "explain turn",
     "limits",
+    "weights",
     "close limit",
     "stats limited",
+    "stats groups",
     "explain barrier between",
     "explain two keys",
     "stats delayed",
@@ -160,6 +163,7 @@ impl Tally {
                     ("stats held", stats.held),
                     ("stats dead", stats.dead),
                     ("stats limited", stats.limited),
+                    ("stats groups", stats.groups),
                 ];
                 for (situation, _) in counts.iter().filter(|(_, count)| *count > 0) {
                     self.add(situation);
@@ -173,6 +177,7 @@ impl Tally {
             (_, Answer::Dead(dead)) if dead.len() > 1 => "dead letters",
             (Call::Tick, _) => "tick",
             (Call::Limits { .. }, _) => "limits",
+            (Call::Weights { .. }, _) => "weights",
             (Call::CloseLimit { .. }, _) => "close limit",
             (_, Answer::Ids(ids)) if ids.len() > 1 => "cancel all",
             _ => return,
@@ -197,6 +202,9 @@ impl Tally {
             });
             if !node.paused.is_empty() {
                 self.add("explain paused");
+            }
+            if node.turn.as_ref().is_some_and(|turn| turn.ahead > 0) {
+                self.add("explain turn");
             }
             if !node.limits.is_empty() {
                 self.add("explain limit reached");

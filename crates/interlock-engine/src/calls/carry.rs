@@ -84,6 +84,7 @@ fn tell_dead(dead: &Dead<Body>, told: &mut Strings) {
         quiet: dead.quiet,
         retry: dead.retry.as_ref(),
         limit: dead.limit.clone(),
+        group: &dead.group,
     };
     let options = given.told();
     told.number((dead.keys.len() - shared) as u64);

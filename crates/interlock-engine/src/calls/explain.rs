@@ -66,6 +66,12 @@ fn tell(queue: &Queue, node: &Node, told: &mut Strings) {
         told.number(full.holders.len() as u64);
         full.holders.iter().for_each(|&id| told.number(id));
     }
+    told.number(node.turn.is_some().into());
+    if let Some(turn) = &node.turn {
+        told.text(&turn.group);
+        told.number(turn.ready);
+        told.number(turn.ahead);
+    }
     told.number(node.blocked.len() as u64);
     for blocker in &node.blocked {
         told.text(blocker.key.as_deref().unwrap_or(b""));

@@ -56,6 +56,8 @@ struct Said<'a> {
     retry: Option<Box<RetryPart>>,
     /// Limit names, sorted and joined; empty: none.
     limit: Vec<u8>,
+    /// Its group; empty: none.
+    group: &'a [u8],
 }
 
 /// Bytes that a message takes beside its payload and keys: records, and the heads of allocations.
@@ -63,8 +65,9 @@ pub const OVERHEAD: u64 = 120;
 pub const KEY_OVERHEAD: u32 = 96;
 /// Bytes that a retry policy of its own takes, and that a dedup string takes beside itself.
 const OF_A_POLICY: u32 = 112;
-/// Bytes that limit names take beside themselves.
+/// Bytes that limit names take beside themselves, and a group.
 const OF_LIMITS: u32 = 128;
+const OF_A_GROUP: u32 = 128;
 const OF_A_STRING: u64 = 144;
 /// Arguments for which room is made before they are read, at most.
 const ROOM: usize = 1 << 12;
@@ -78,11 +81,15 @@ impl Message<'_> {
 
     /// Bytes that its record takes beside its payload; a dedup string is counted where it is kept.
     fn beside(&self) -> u32 {
-        let (policy, limit) = self.said.as_ref().map_or((false, 0), |said| {
-            let limit = said.limit.len();
-            (said.retry.is_some(), if limit > 0 { limit as u32 + OF_LIMITS } else { 0 })
+        let said = self.said.as_ref().map_or(0, |said| {
+            let with = |text: &[u8], beside| match text.len() as u32 {
+                0 => 0,
+                bytes => bytes + beside,
+            };
+            let policy = if said.retry.is_some() { OF_A_POLICY } else { 0 };
+            policy + with(&said.limit, OF_LIMITS) + with(said.group, OF_A_GROUP)
         });
-        OVERHEAD as u32 + self.key_bytes + limit + if policy { OF_A_POLICY } else { 0 }
+        OVERHEAD as u32 + self.key_bytes + said
     }
 
     #[inline]
@@ -262,6 +269,7 @@ impl<'a> Said<'a> {
             MessageOption::Result => self.result = number()? as u64,
             MessageOption::Quiet => self.quiet = number()? == 1,
             MessageOption::Limit => self.limit = limit_names(from, what)?,
+            MessageOption::Group => self.group = group(from, what)?,
             MessageOption::Attempts => {
                 let attempts = number()? as u32;
                 self.policy().attempts = Some(Some(attempts).filter(|&most| most > 0));
@@ -294,6 +302,18 @@ fn limit_names<A: Args + ?Sized>(from: &mut Reader<'_, A>, what: impl What) -> R
         return from.bad(what, format_args!("has {count} names; at most {MAX_LIMIT_NAMES}"));
     }
     Ok(joined(&names))
+}
+
+/// Reads the group of a message.
+fn group<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, what: impl What) -> Read<&'a [u8]> {
+    let text = from.text(MAX_TEXT, what)?;
+    if text.is_empty() {
+        return from.bad(what, "is empty");
+    }
+    if text.contains(&BETWEEN) {
+        return from.bad(what, "has the byte 0x1F");
+    }
+    Ok(text)
 }
 
 /// Reads a dedup string.
@@ -388,6 +408,7 @@ impl Queue {
             retry: said.retry.as_deref(),
             window: said.window,
             limit: &said.limit,
+            group: said.group,
             ..put
         };
         if let Some(name) = put.dedup {

@@ -291,6 +291,7 @@ impl Queue {
             quiet: seen.quiet,
             retry: seen.retry,
             limit: self.scheduler.limit_names(seen),
+            group: self.scheduler.group(seen),
         };
         let options = given.told();
         told.number(exclusive);

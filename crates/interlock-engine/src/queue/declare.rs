@@ -1,6 +1,6 @@
 //! `il1_configure`: what a queue was declared as.
 
-use interlock_core::queue::types::limits::Limits;
+use interlock_core::queue::types::limits::{Declared as Entries, Limits, Value, Weights};
 use interlock_core::queue::types::{Retry, Then};
 
 use crate::values::args::{refuse, Args, Read, Reader, What};
@@ -89,10 +89,22 @@ impl OneOf for Durability {
     }
 }
 
-/// Reads concurrency limits.
+/// Reads limits and rates.
 pub fn read_limits<A: Args + ?Sized>(from: &mut Reader<'_, A>, what: impl What) -> Read<Limits> {
+    read_entries(from, what)
+}
+
+/// Reads weights of groups.
+pub fn read_weights<A: Args + ?Sized>(from: &mut Reader<'_, A>, what: impl What) -> Read<Weights> {
+    read_entries(from, what)
+}
+
+fn read_entries<V: Value, A: Args + ?Sized>(
+    from: &mut Reader<'_, A>,
+    what: impl What,
+) -> Read<Entries<V>> {
     let text = from.text(MAX_LIMITS, what)?;
-    Limits::parse(text).or_else(|why| from.bad(what, why))
+    Entries::parse(text).or_else(|why| from.bad(what, why))
 }
 
 /// The declaration of a call.

@@ -62,5 +62,6 @@ pub fn named(counts: &Stats, others: &Others) -> Vec<(&'static str, u64)> {
         ("dead_expired", counts.dead_expired),
         ("full", others.full),
         ("limited", counts.limited),
+        ("groups", counts.groups),
     ]
 }

@@ -18,7 +18,7 @@ pub const MAX_BATCH: usize = 1024;
 pub const MAX_BATCH_KEYS: usize = 4096;
 
 /// Pairs of name and value of one message.
-pub const MAX_OPTIONS: u64 = 16;
+pub const MAX_OPTIONS: u64 = 24;
 
 /// Bytes of a dedup string, of a consumer's name, of the error in an event.
 pub const MAX_TEXT: usize = 1024;

@@ -3,11 +3,11 @@
 //! The options of queues and of messages, in the order of the answer.
 
 use interlock_core::queue::schedules::bytes::{self, number, Damaged};
-use interlock_core::queue::types::limits::Limits;
+use interlock_core::queue::types::limits::{Limits, Weights};
 use interlock_core::queue::types::{Options, Then};
 
 use super::limits::*;
-use crate::queue::declare::{read_limits, Durability, OneOf};
+use crate::queue::declare::{read_limits, read_weights, Durability, OneOf};
 use crate::values::args::{Args, Read, Reader, What};
 
 /// An option of a queue: `il1_configure`.
@@ -46,10 +46,14 @@ pub enum QueueOption {
     /// prefix; the exact name, then the longest prefix, counts. Each name once; returned sorted by
     /// NAME.
     Limits,
+    /// Weights of groups (clause 28): entries `GROUP=N`, separated by the byte 0x1F, N 1 to 1,000.
+    /// A GROUP that ends in `*` is a prefix; the exact group, then the longest prefix, counts, else
+    /// 1. Each GROUP once; returned sorted by GROUP.
+    Weights,
 }
 
 impl QueueOption {
-    pub const ALL: [QueueOption; 14] = [
+    pub const ALL: [QueueOption; 15] = [
         QueueOption::MaxSize,
         QueueOption::MaxBytes,
         QueueOption::MaxDead,
@@ -64,11 +68,12 @@ impl QueueOption {
         QueueOption::Durability,
         QueueOption::DeadTtl,
         QueueOption::Limits,
+        QueueOption::Weights,
     ];
     /// All of them, as text.
     pub const TOLD: &'static str =
         "MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, FACTOR, LONGEST, \
-JITTER, THEN, RESULTS, DURABILITY, DEAD_TTL or LIMITS";
+JITTER, THEN, RESULTS, DURABILITY, DEAD_TTL, LIMITS or WEIGHTS";
 
     pub fn name(self) -> &'static str {
         match self {
@@ -86,6 +91,7 @@ JITTER, THEN, RESULTS, DURABILITY, DEAD_TTL or LIMITS";
             QueueOption::Durability => "DURABILITY",
             QueueOption::DeadTtl => "DEAD_TTL",
             QueueOption::Limits => "LIMITS",
+            QueueOption::Weights => "WEIGHTS",
         }
     }
 
@@ -105,6 +111,7 @@ JITTER, THEN, RESULTS, DURABILITY, DEAD_TTL or LIMITS";
             b"DURABILITY" => QueueOption::Durability,
             b"DEAD_TTL" => QueueOption::DeadTtl,
             b"LIMITS" => QueueOption::Limits,
+            b"WEIGHTS" => QueueOption::Weights,
             _ => return None,
         })
     }
@@ -134,6 +141,8 @@ pub enum MessageOption {
     /// Names of limits (clauses 26 and 27), 1 to {MAX_LIMIT_NAMES}, separated by the byte 0x1F.
     /// Returned sorted by their bytes, each once.
     Limit,
+    /// Its group (clause 28), without the byte 0x1F.
+    Group,
     /// Maximum number of attempts; 0 for no limit (clause 10).
     Attempts,
     /// First backoff, µs.
@@ -149,7 +158,7 @@ pub enum MessageOption {
 }
 
 impl MessageOption {
-    pub const ALL: [MessageOption; 15] = [
+    pub const ALL: [MessageOption; 16] = [
         MessageOption::Priority,
         MessageOption::Delay,
         MessageOption::Dedup,
@@ -159,6 +168,7 @@ impl MessageOption {
         MessageOption::Result,
         MessageOption::Quiet,
         MessageOption::Limit,
+        MessageOption::Group,
         MessageOption::Attempts,
         MessageOption::First,
         MessageOption::Factor,
@@ -169,7 +179,7 @@ impl MessageOption {
     /// All of them, as text.
     pub const TOLD: &'static str =
         "PRIORITY, DELAY, DEDUP, AFTER, WINDOW, BARRIER, RESULT, QUIET, LIMIT, \
-ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN";
+GROUP, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN";
 
     pub fn name(self) -> &'static str {
         match self {
@@ -182,6 +192,7 @@ ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN";
             MessageOption::Result => "RESULT",
             MessageOption::Quiet => "QUIET",
             MessageOption::Limit => "LIMIT",
+            MessageOption::Group => "GROUP",
             MessageOption::Attempts => "ATTEMPTS",
             MessageOption::First => "FIRST",
             MessageOption::Factor => "FACTOR",
@@ -202,6 +213,7 @@ ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN";
             b"RESULT" => MessageOption::Result,
             b"QUIET" => MessageOption::Quiet,
             b"LIMIT" => MessageOption::Limit,
+            b"GROUP" => MessageOption::Group,
             b"ATTEMPTS" => MessageOption::Attempts,
             b"FIRST" => MessageOption::First,
             b"FACTOR" => MessageOption::Factor,
@@ -226,6 +238,7 @@ impl MessageOption {
             MessageOption::Result => (0, MAX_SPAN),
             MessageOption::Quiet => (0, 1),
             MessageOption::Limit => (0, 0),
+            MessageOption::Group => (0, 0),
             MessageOption::Attempts => (0, MAX_COUNT),
             MessageOption::First => (0, MAX_SPAN),
             MessageOption::Factor => (1000, MAX_COUNT),
@@ -272,6 +285,10 @@ pub struct Declared {
     /// prefix; the exact name, then the longest prefix, counts. Each name once; returned sorted by
     /// NAME.
     pub limits: Limits,
+    /// Weights of groups (clause 28): entries `GROUP=N`, separated by the byte 0x1F, N 1 to 1,000.
+    /// A GROUP that ends in `*` is a prefix; the exact group, then the longest prefix, counts, else
+    /// 1. Each GROUP once; returned sorted by GROUP.
+    pub weights: Weights,
 }
 
 impl Declared {
@@ -291,6 +308,7 @@ impl Declared {
             durability,
             dead_ttl: Some(2_592_000_000_000),
             limits: Limits::default(),
+            weights: Weights::default(),
         }
     }
 
@@ -305,16 +323,18 @@ impl Declared {
             dedup_window: self.window,
             dead_ttl: self.dead_ttl.unwrap_or(0),
             limits: self.limits.clone(),
+            weights: self.weights.clone(),
         }
     }
 
     /// The version of a queue's dump that the newest option came with.
-    pub const NEWEST: u8 = 4;
+    pub const NEWEST: u8 = 5;
 
     /// Appends the options that are not in the first version of a dump.
     pub fn dump_added(&self, out: &mut Vec<u8>) {
         number(out, self.dead_ttl.unwrap_or(0));
         bytes::string(out, &self.limits.bytes());
+        bytes::string(out, &self.weights.bytes());
     }
 
     /// Reads those that a dump of this version has.
@@ -328,6 +348,9 @@ impl Declared {
         }
         if version >= 4 {
             self.limits = Limits::restored(from, "LIMITS")?;
+        }
+        if version >= 5 {
+            self.weights = Weights::restored(from, "WEIGHTS")?;
         }
         Ok(())
     }
@@ -359,6 +382,7 @@ impl Declared {
                 self.dead_ttl = Some(from.natural(0, MAX_SPAN, what)?).filter(|&value| value > 0)
             }
             QueueOption::Limits => self.limits = read_limits(from, what)?,
+            QueueOption::Weights => self.weights = read_weights(from, what)?,
         }
         Ok(())
     }
@@ -380,6 +404,7 @@ impl Declared {
             QueueOption::Durability => self.durability.name().to_owned(),
             QueueOption::DeadTtl => self.dead_ttl.unwrap_or(0).to_string(),
             QueueOption::Limits => self.limits.text(),
+            QueueOption::Weights => self.weights.text(),
         }
     }
 }

@@ -499,7 +499,7 @@ impl Queue {
 
     /// The id if there was room, else what to wait for room with: named once, for naming runs code
     /// of the user's, and an iterator of keys cannot be read twice.
-    #[pyo3(signature = (payload, keys, shared, priority, delay, dedup, barrier, quiet, limit))]
+    #[pyo3(signature = (payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group))]
     #[allow(clippy::too_many_arguments)]
     fn _try_put_in_full<'py>(
         &self,
@@ -513,9 +513,11 @@ impl Queue {
         barrier: Option<&Bound<'py, PyAny>>,
         quiet: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
+        group: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.check_fork(py);
-        let put = PutArguments { keys, shared, priority, delay, dedup, barrier, quiet, limit };
+        let put =
+            PutArguments { keys, shared, priority, delay, dedup, barrier, quiet, limit, group };
         let named = Named::new(self, "put()", payload, &put)?;
         let refs = named.refs();
         let put = named.put(&refs);
@@ -534,7 +536,7 @@ impl Queue {
     }
 
     /// Creates a batch of one put, so that its arguments are read once.
-    #[pyo3(signature = (payload, keys, shared, priority, delay, dedup, barrier, quiet, limit))]
+    #[pyo3(signature = (payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group))]
     #[allow(clippy::too_many_arguments)]
     fn _batch_of_one<'py>(
         &self,
@@ -547,8 +549,10 @@ impl Queue {
         barrier: Option<&Bound<'py, PyAny>>,
         quiet: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
+        group: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Batch> {
-        let put = PutArguments { keys, shared, priority, delay, dedup, barrier, quiet, limit };
+        let put =
+            PutArguments { keys, shared, priority, delay, dedup, barrier, quiet, limit, group };
         let named = Named::new(self, "put_known()", payload, &put)?;
         let refs = named.refs();
         Ok(Batch::new("put_known()", &[named.put(&refs)], vec![Some(payload.clone().unbind())]))

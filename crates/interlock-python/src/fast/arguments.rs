@@ -9,9 +9,9 @@ use crate::runtime::once::Once;
 /// The arguments of a put by their place in [`NAMES`]; null where one was not given.
 pub(in crate::fast) type PutArguments = [*mut PyObject; NAMES.len()];
 
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "payload", "block", "timeout", "keys", "shared", "priority", "delay", "dedup", "barrier",
-    "quiet", "limit",
+    "quiet", "limit", "group",
 ];
 pub(in crate::fast) const PAYLOAD: usize = 0;
 pub(in crate::fast) const BLOCK: usize = 1;
@@ -24,6 +24,7 @@ const DEDUP: usize = 7;
 const BARRIER: usize = 8;
 const QUIET: usize = 9;
 pub(in crate::fast) const LIMIT: usize = 10;
+pub(in crate::fast) const GROUP: usize = 11;
 /// Arguments that may be positional.
 const POSITIONAL: usize = 3;
 
@@ -146,19 +147,19 @@ impl Known {
         self.is_unsaid(value) || value == self.no
     }
 
-    /// Returns whether a put names nothing beyond its keys and limits, and does not say how long to wait.
+    /// Returns whether a put names nothing beyond its keys, limits and group, and does not say how long to wait.
     #[inline]
-    pub fn names_only_keys_and_limit(&self, found: &PutArguments) -> bool {
+    pub fn is_usual(&self, found: &PutArguments) -> bool {
         let block = found[BLOCK];
         self.is_unsaid(found[TIMEOUT])
             && (block.is_null() || block == self.yes || block == self.no)
             && self.options_are_usual(found[SHARED..].try_into().expect("as many as there are"))
     }
 
-    /// Returns whether `shared`, `priority`, `delay`, `dedup`, `barrier` and `quiet` say nothing. `limit`, the last
-    /// one, may say anything.
+    /// Returns whether `shared`, `priority`, `delay`, `dedup`, `barrier` and `quiet` say nothing. `limit` and `group`,
+    /// the last ones, may say anything.
     #[inline]
-    pub fn options_are_usual(&self, options: &[*mut PyObject; 7]) -> bool {
+    pub fn options_are_usual(&self, options: &[*mut PyObject; 8]) -> bool {
         self.is_unsaid(options[0])
             && self.is_zero(options[PRIORITY - SHARED])
             && self.is_zero(options[DELAY - SHARED])

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::Borrowed;
 
-use super::arguments::{usual_arguments, Known, LIMIT, SHARED};
+use super::arguments::{usual_arguments, Known, GROUP, LIMIT, SHARED};
 use super::queue::{ack, id_of, quick_put};
 use super::{attached, call_in_full, guarded, in_full, or_raised, replace, unpanicked};
 use crate::asyncio::aio::{AsyncFace, AsyncLease};
@@ -35,13 +35,13 @@ pub(in crate::fast) unsafe extern "C" fn try_put(
         unsafe {
             let py = Python::assume_attached();
             let known = Known::get(py);
-            if count == 9 && names.is_null() {
+            if count == 10 && names.is_null() {
                 let queue = Borrowed::from_ptr(py, slf);
                 let queue = queue.cast_unchecked::<Queue>().get();
                 let options = std::array::from_fn(|i| *args.add(2 + i));
                 if known.options_are_usual(&options) {
-                    let limit = options[LIMIT - SHARED];
-                    if let Some(id) = quick_put(py, queue, known, *args, *args.add(1), limit) {
+                    let names = [options[LIMIT - SHARED], options[GROUP - SHARED]];
+                    if let Some(id) = quick_put(py, queue, known, *args, *args.add(1), names) {
                         return id_of(slf, queue, id);
                     }
                 }
@@ -139,7 +139,8 @@ unsafe fn put_at_once(coroutine: &Coroutine) -> Option<*mut PyObject> {
         let py = Python::assume_attached();
         let queue = face_queue(py, coroutine.face);
         let known = Known::get(py);
-        let id = quick_put(py, queue.get(), known, coroutine.payload, coroutine.keys, null_mut())?;
+        let id =
+            quick_put(py, queue.get(), known, coroutine.payload, coroutine.keys, [null_mut(); 2])?;
         Some(id_of(queue.as_ptr(), queue.get(), id))
     };
     unpanicked(put).unwrap_or(Some(std::ptr::null_mut()))

@@ -10,10 +10,10 @@ use pyo3::prelude::*;
 use pyo3::Borrowed;
 
 use super::arguments::{
-    find_arguments, usual_arguments, Known, BLOCK, KEYS, LIMIT, PAYLOAD, TIMEOUT,
+    find_arguments, usual_arguments, Known, BLOCK, GROUP, KEYS, LIMIT, PAYLOAD, TIMEOUT,
 };
 use super::{attached, give_back, guarded, in_full, or_raised, said};
-use crate::queue::arguments::quick_limit;
+use crate::queue::arguments::quick_name;
 use crate::queue::lease::Lease;
 use crate::queue::wait;
 use crate::queue::Queue;
@@ -22,7 +22,7 @@ use crate::runtime::convert::Truth;
 
 pub(in crate::fast) const PUT_DOC: &std::ffi::CStr =
     c"put($self, payload, block=True, timeout=None, *, keys=None, \
-shared=None, priority=0, delay=0, dedup=None, barrier=False, quiet=False, limit=None)
+shared=None, priority=0, delay=0, dedup=None, barrier=False, quiet=False, limit=None, group=None)
 --
 
 Puts a message and returns its id.
@@ -42,6 +42,7 @@ Args:
     quiet: leave the message out of the debug log.
     limit: one concurrency limit's name, or several: the message is handed out only while each has
         room.
+    group: a name; messages of different groups take turns.
 
 Raises:
     Full: there was no room in time.
@@ -95,7 +96,7 @@ pub(in crate::fast) unsafe extern "C" fn put(
             let queue = queue.cast_unchecked::<Queue>().get();
             let usual = usual_arguments(known, args, count, names);
             if let Some((payload, keys)) = usual {
-                if let Some(id) = quick_put(py, queue, known, payload, keys, null_mut()) {
+                if let Some(id) = quick_put(py, queue, known, payload, keys, [null_mut(); 2]) {
                     return id_of(slf, queue, id);
                 }
             }
@@ -103,9 +104,10 @@ pub(in crate::fast) unsafe extern "C" fn put(
                 return in_full(slf, "_put", args, count, names);
             };
             // The usual form that was tried above is not tried again.
-            if usual.is_none() && known.names_only_keys_and_limit(&found) {
-                let [payload, keys, limit] = [PAYLOAD, KEYS, LIMIT].map(|at| found[at]);
-                if let Some(id) = quick_put(py, queue, known, payload, keys, limit) {
+            if usual.is_none() && known.is_usual(&found) {
+                let [payload, keys, limit, group] =
+                    [PAYLOAD, KEYS, LIMIT, GROUP].map(|at| found[at]);
+                if let Some(id) = quick_put(py, queue, known, payload, keys, [limit, group]) {
                     return id_of(slf, queue, id);
                 }
             }
@@ -119,7 +121,7 @@ pub(in crate::fast) unsafe extern "C" fn put(
                     true => Truth(true),
                     false => Borrowed::from_ptr(py, found[BLOCK]).extract()?,
                 };
-                let [timeout, keys, shared, priority, delay, dedup, barrier, quiet, limit] =
+                let [timeout, keys, shared, priority, delay, dedup, barrier, quiet, limit, group] =
                     std::array::from_fn(|i| given(TIMEOUT + i));
                 let id = queue._put(
                     py,
@@ -134,6 +136,7 @@ pub(in crate::fast) unsafe extern "C" fn put(
                     barrier.as_ref(),
                     quiet.as_ref(),
                     limit.as_ref(),
+                    group.as_ref(),
                 )?;
                 convert::int(py, id).map(Bound::into_ptr)
             })
@@ -154,10 +157,10 @@ pub(in crate::fast) unsafe fn id_of(slf: *mut PyObject, queue: &Queue, id: u64) 
     }
 }
 
-/// A put that names at most keys, of the usual types, and one limit, and finds room. `None`: it is not one.
+/// A put that names at most keys, of the usual types, one limit and a group, and finds room. `None`: it is not one.
 ///
 /// # Safety
-/// The GIL is held; `payload` is an object, `keys` and `limit` one or null.
+/// The GIL is held; `payload` is an object, `keys` one or null, as the limit and the group are.
 #[inline]
 pub(in crate::fast) unsafe fn quick_put(
     py: Python<'_>,
@@ -165,24 +168,25 @@ pub(in crate::fast) unsafe fn quick_put(
     known: &Known,
     payload: *mut PyObject,
     keys: *mut PyObject,
-    limit: *mut PyObject,
+    [limit, group]: [*mut PyObject; 2],
 ) -> Option<u64> {
     if !queue.plain || queue.is_forked() {
         return None;
     }
-    let limit = match known.is_unsaid(limit) {
-        true => &[],
+    let name = |name: *mut PyObject| match known.is_unsaid(name) {
+        true => Some(&[][..]),
         // SAFETY: the caller's.
-        false => quick_limit(unsafe { Borrowed::from_ptr(py, limit) })?,
+        false => quick_name(unsafe { Borrowed::from_ptr(py, name) }),
     };
+    let names = [name(limit)?, name(group)?];
     if known.is_unsaid(keys) {
-        return place(py, queue, &[], limit, payload);
+        return place(py, queue, &[], names, payload);
     }
     // SAFETY: the caller's.
     let keys = unsafe { Borrowed::from_ptr(py, keys) };
     match convert::quick_key(keys) {
-        Some(key) => place(py, queue, &[key], limit, payload),
-        None => place(py, queue, &convert::quick(&keys)?, limit, payload),
+        Some(key) => place(py, queue, &[key], names, payload),
+        None => place(py, queue, &convert::quick(&keys)?, names, payload),
     }
 }
 
@@ -191,10 +195,10 @@ fn place(
     py: Python<'_>,
     queue: &Queue,
     keys: &[KeyRef<'_>],
-    limit: &[u8],
+    [limit, group]: [&[u8]; 2],
     payload: *mut PyObject,
 ) -> Option<u64> {
-    let put = Put { keys, limit, ..Put::default() };
+    let put = Put { keys, limit, group, ..Put::default() };
     // SAFETY: an object, which the caller of the entry holds.
     let mut payload = Some(unsafe { Borrowed::from_ptr(py, payload) }.to_owned().unbind());
     if let Ok(Ok(placed)) = queue.core.try_put(&put, &mut payload) {

@@ -27,6 +27,7 @@ pub struct PutArguments<'a, 'py> {
     pub barrier: Option<&'a Bound<'py, PyAny>>,
     pub quiet: Option<&'a Bound<'py, PyAny>>,
     pub limit: Option<&'a Bound<'py, PyAny>>,
+    pub group: Option<&'a Bound<'py, PyAny>>,
 }
 
 /// The same arguments, checked and canonical.
@@ -40,6 +41,7 @@ pub struct Named<'py> {
     quiet: bool,
     size: u64,
     limit: Vec<u8>,
+    group: Vec<u8>,
 }
 
 impl<'py> Named<'py> {
@@ -75,6 +77,7 @@ impl<'py> Named<'py> {
             barrier,
             quiet: flag(put.quiet, call, "quiet")?,
             limit: limit_names(put.limit, || format!("{call}: limit"))?,
+            group: group(put.group, || format!("{call}: group"))?,
             size: if queue.bounds.1 > 0 { size(queue, payload, || call.to_owned())? } else { 0 },
         })
     }
@@ -98,6 +101,7 @@ impl<'py> Named<'py> {
             size: self.size,
             quiet: self.quiet,
             limit: &self.limit,
+            group: &self.group,
             ..Put::default()
         }
     }
@@ -168,11 +172,7 @@ pub fn limit_names(
         let Ok(text) = one.cast::<PyString>() else {
             return Err(wrong_type(&name(), one, ALLOWED));
         };
-        let text = text.to_cow().map_err(|_| {
-            let error =
-                format!("{} holds a lone surrogate; allowed: what encodes as UTF-8", name());
-            PyValueError::new_err(error)
-        })?;
+        let text = text.to_cow().map_err(|_| lone_surrogate(&name()))?;
         if text.is_empty() || text.as_bytes().contains(&BETWEEN) {
             return Err(wrong_value(&name(), one, "not empty, and without the character U+001F"));
         }
@@ -203,10 +203,30 @@ pub fn limit_names(
     Ok(joined)
 }
 
-/// One limit name of the usual type, as the scheduler takes it. `None`: it is not one.
+/// One limit name, or a group, of the usual type, as the scheduler takes it. `None`: it is not one.
 #[inline]
-pub fn quick_limit<'a>(name: Borrowed<'a, '_, PyAny>) -> Option<&'a [u8]> {
+pub fn quick_name<'a>(name: Borrowed<'a, '_, PyAny>) -> Option<&'a [u8]> {
     convert::quick_bytes(name).filter(|name| name.len() <= MAX_TEXT && !name.contains(&BETWEEN))
+}
+
+/// The group of a message; empty: it has none.
+pub fn group(value: Option<&Bound<'_, PyAny>>, name: impl Fn() -> String) -> PyResult<Vec<u8>> {
+    let Some(value) = value else { return Ok(Vec::new()) };
+    let Ok(text) = value.cast::<PyString>() else {
+        return Err(wrong_type(&name(), value, "str"));
+    };
+    let text = text.to_cow().map_err(|_| lone_surrogate(&name()))?;
+    let bytes = text.as_bytes();
+    if bytes.is_empty() || bytes.len() > MAX_TEXT || bytes.contains(&BETWEEN) {
+        let allowed = "1 to 1,024 bytes without the character U+001F";
+        return Err(wrong_value(&name(), value, allowed));
+    }
+    Ok(bytes.to_vec())
+}
+
+fn lone_surrogate(name: &str) -> PyErr {
+    let error = format!("{name} holds a lone surrogate; allowed: what encodes as UTF-8");
+    PyValueError::new_err(error)
 }
 
 /// µs.
@@ -223,8 +243,7 @@ pub fn dedup<'py>(
         return Err(wrong_type(&name(), value, "str or None"));
     };
     if text.to_str().is_err() {
-        let error = format!("{} holds a lone surrogate; allowed: what encodes as UTF-8", name());
-        return Err(PyValueError::new_err(error));
+        return Err(lone_surrogate(&name()));
     }
     Ok(Some(text.clone()))
 }

@@ -24,6 +24,7 @@ struct Kept {
     size: u64,
     quiet: bool,
     limit: Vec<u8>,
+    group: Vec<u8>,
 }
 
 /// One put or several, with their payloads until they are in the queue.
@@ -48,6 +49,7 @@ impl Batch {
             size: put.size,
             quiet: put.quiet,
             limit: put.limit.to_vec(),
+            group: put.group.to_vec(),
         };
         Batch { puts: puts.iter().map(kept).collect(), payloads: Mutex::new(payloads), call }
     }
@@ -78,6 +80,7 @@ impl Batch {
                 size: put.size,
                 quiet: put.quiet,
                 limit: &put.limit,
+                group: &put.group,
                 ..Put::default()
             })
             .collect();

@@ -17,6 +17,8 @@ pub fn to_python<'py>(py: Python<'py>, explained: &Explained) -> PyResult<Bound<
 fn to_node<'py>(py: Python<'py>, node: &Node) -> PyResult<Bound<'py, PyTuple>> {
     let seconds = |micros: u64| micros as f64 / 1e6;
     let paused: Vec<_> = node.paused.iter().map(|key| PyBytes::new(py, key)).collect();
+    let turn =
+        node.turn.as_ref().map(|turn| (PyBytes::new(py, &turn.group), turn.ready, turn.ahead));
     let limits: PyResult<Vec<_>> = node.limits.iter().map(|full| to_full(py, full)).collect();
     let blocked: PyResult<Vec<_>> = node.blocked.iter().map(|b| to_blocker(py, b)).collect();
     (
@@ -30,6 +32,7 @@ fn to_node<'py>(py: Python<'py>, node: &Node) -> PyResult<Bound<'py, PyTuple>> {
         node.due_in.map(seconds),
         PyTuple::new(py, paused)?,
         PyTuple::new(py, limits?)?,
+        turn,
         PyTuple::new(py, blocked?)?,
     )
         .into_pyobject(py)

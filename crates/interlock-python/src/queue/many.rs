@@ -36,7 +36,7 @@ impl Queue {
     ///     each_keys, each_shared: what a put of each payload would name, in their order: as many as
     ///         items. An entry is a key, an iterable of keys, or None. Instead of keys, or shared.
     ///     dedup: a callable of each payload, which gives its name or None.
-    ///     limit: as for `put`, the same for all messages; or a callable of each payload.
+    ///     limit, group: as for `put`, the same for all messages; or a callable of each payload.
     ///
     /// Raises:
     ///     Full: there was not enough room for the whole batch in time; nothing was put.
@@ -46,11 +46,11 @@ impl Queue {
         signature = (
             items, block = Truth(true), timeout = None, *, keys = None, shared = None,
             priority = None, delay = None, dedup = None, quiet = None, each_keys = None,
-            each_shared = None, limit = None,
+            each_shared = None, limit = None, group = None,
         ),
         text_signature = "($self, items, block=True, timeout=None, *, keys=None, shared=None, \
                           priority=0, delay=0, dedup=None, quiet=False, each_keys=None, \
-                          each_shared=None, limit=None)"
+                          each_shared=None, limit=None, group=None)"
     )]
     #[allow(clippy::too_many_arguments)]
     fn put_many<'py>(
@@ -68,6 +68,7 @@ impl Queue {
         each_keys: Option<&Bound<'py, PyAny>>,
         each_shared: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
+        group: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
         let call = "put_many()";
         let timeout = wait_time(block, timeout, call)?;
@@ -83,6 +84,7 @@ impl Queue {
             dedup,
             quiet,
             limit,
+            group,
         };
         if let Some(first) = self.quick_put_many(py, &mut payloads, &put) {
             self.say(py)?;
@@ -134,6 +136,7 @@ impl Queue {
         each_keys: Option<&Bound<'py, PyAny>>,
         each_shared: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
+        group: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Batch> {
         let payloads = payloads_of(items)?;
         let put = BatchArguments {
@@ -146,6 +149,7 @@ impl Queue {
             dedup,
             quiet,
             limit,
+            group,
         };
         let named = NamedBatch::new(self, &payloads, &put)?;
         let payloads = payloads.into_iter().map(|payload| Some(payload.unbind())).collect();

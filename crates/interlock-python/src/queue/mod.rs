@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use interlock_core::clock::Clock;
 use interlock_core::queue::parts::watch::{Limits, Watch};
 use interlock_core::queue::scheduler::{Grant, Placed};
+use interlock_core::queue::types::limits::{Declared, Value};
 use interlock_core::queue::types::options;
 use interlock_core::queue::types::{Kind, Options, Retry, Then, Time};
 use interlock_core::queue::waiting::waiters::{Wait, Want};
@@ -126,7 +127,10 @@ impl Queue {
             }
         }
         if let Some(given) = numbers.get_item("limits")? {
-            made.limits = read_limits(&given, "KeyedQueue()")?;
+            made.limits = read_declared(&given, "KeyedQueue(): limits")?;
+        }
+        if let Some(given) = numbers.get_item("weights")? {
+            made.weights = read_declared(&given, "KeyedQueue(): weights")?;
         }
         let slow_wait = micros(slow_wait, "KeyedQueue(): slow_wait")?.min(LARGEST);
         let watch =
@@ -153,8 +157,16 @@ impl Queue {
     /// Other concurrency limits, from now on.
     fn _set_limits(&self, py: Python<'_>, limits: &Bound<'_, PyAny>) -> PyResult<()> {
         self.check_fork(py);
-        let limits = read_limits(limits, "configure()")?;
+        let limits = read_declared(limits, "configure(): limits")?;
         self.core.call(|scheduler, now| scheduler.set_limits(now, limits));
+        Ok(())
+    }
+
+    /// Other weights of groups, from now on.
+    fn _set_weights(&self, py: Python<'_>, weights: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.check_fork(py);
+        let weights = read_declared(weights, "configure(): weights")?;
+        self.core.call(|scheduler, now| scheduler.set_weights(now, weights));
         Ok(())
     }
 
@@ -182,11 +194,11 @@ impl Queue {
         signature = (
             payload, block = Truth(true), timeout = None, *, keys = None, shared = None,
             priority = None, delay = None, dedup = None, barrier = None, quiet = None,
-            limit = None,
+            limit = None, group = None,
         ),
         text_signature = "($self, payload, block=True, timeout=None, *, keys=None, shared=None, \
                           priority=None, delay=None, dedup=None, barrier=None, quiet=None, \
-                          limit=None)"
+                          limit=None, group=None)"
     )]
     #[allow(clippy::too_many_arguments)]
     pub fn _put<'py>(
@@ -203,15 +215,17 @@ impl Queue {
         barrier: Option<&Bound<'py, PyAny>>,
         quiet: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
+        group: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<u64> {
-        let put = PutArguments { keys, shared, priority, delay, dedup, barrier, quiet, limit };
+        let put =
+            PutArguments { keys, shared, priority, delay, dedup, barrier, quiet, limit, group };
         let named = Named::new(self, "put()", payload, &put)?;
         let timeout = wait_time(block, timeout, "put()")?;
         self.put_named(py, payload.clone().unbind(), &named, timeout, |_| ()).map(|put| put.id)
     }
 
     /// The id, and whether the dedup string was known.
-    #[pyo3(signature = (payload, block, timeout, keys, shared, priority, delay, dedup, barrier, quiet, limit))]
+    #[pyo3(signature = (payload, block, timeout, keys, shared, priority, delay, dedup, barrier, quiet, limit, group))]
     #[allow(clippy::too_many_arguments)]
     fn _put_known<'py>(
         &self,
@@ -227,8 +241,10 @@ impl Queue {
         barrier: Option<&Bound<'py, PyAny>>,
         quiet: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
+        group: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<(u64, bool)> {
-        let put = PutArguments { keys, shared, priority, delay, dedup, barrier, quiet, limit };
+        let put =
+            PutArguments { keys, shared, priority, delay, dedup, barrier, quiet, limit, group };
         let named = Named::new(self, "put_known()", payload, &put)?;
         let timeout = wait_time(block, timeout, "put_known()")?;
         let put = self.put_named(py, payload.clone().unbind(), &named, timeout, |_| ())?;
@@ -474,12 +490,8 @@ pub fn to_kind(value: Option<&Bound<'_, PyAny>>, call: &str) -> PyResult<Kind> {
     }
 }
 
-/// Concurrency limits as text: see `interlock.runtime.concurrency`.
-fn read_limits(
-    text: &Bound<'_, PyAny>,
-    call: &str,
-) -> PyResult<interlock_core::queue::types::limits::Limits> {
+/// Limits, or weights of groups, as text: see `interlock.runtime.concurrency`.
+fn read_declared<V: Value>(text: &Bound<'_, PyAny>, name: &str) -> PyResult<Declared<V>> {
     let text: String = text.extract()?;
-    interlock_core::queue::types::limits::Limits::parse(text.as_bytes())
-        .map_err(|why| PyValueError::new_err(format!("{call}: limits {why}")))
+    Declared::parse(text.as_bytes()).map_err(|why| PyValueError::new_err(format!("{name} {why}")))
 }

@@ -12,7 +12,7 @@ use crate::queue::named_batch::{BatchArguments, NamedBatch};
 use crate::queue::Queue;
 
 /// Keys, shared keys, priority, seconds of delay, dedup string, whether it is a barrier, and quiet,
-/// limit names, joined.
+/// limit names, joined, and group.
 type Names<'py> = (
     Bound<'py, PyTuple>,
     Bound<'py, PyTuple>,
@@ -22,6 +22,7 @@ type Names<'py> = (
     bool,
     bool,
     Bound<'py, PyBytes>,
+    String,
 );
 
 #[pymethods]
@@ -60,8 +61,10 @@ impl Queue {
         barrier: Option<&Bound<'py, PyAny>>,
         quiet: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
+        group: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Names<'py>> {
-        let put = PutArguments { keys, shared, priority, delay, dedup, barrier, quiet, limit };
+        let put =
+            PutArguments { keys, shared, priority, delay, dedup, barrier, quiet, limit, group };
         let named = Named::new(self, call, payload, &put)?;
         let refs = named.refs();
         names(payload.py(), &named.put(&refs))
@@ -82,6 +85,7 @@ impl Queue {
         dedup: Option<&Bound<'py, PyAny>>,
         quiet: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
+        group: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Vec<Names<'py>>> {
         let put = BatchArguments {
             keys,
@@ -93,6 +97,7 @@ impl Queue {
             dedup,
             quiet,
             limit,
+            group,
         };
         let named = NamedBatch::new(self, &payloads, &put)?;
         named.with_puts(|puts| puts.iter().map(|put| names(py, put)).collect())
@@ -103,7 +108,8 @@ fn names<'py>(py: Python<'py>, put: &Put<'_>) -> PyResult<Names<'py>> {
     let (keys, shared) = (tuple(py, put.keys)?, tuple(py, put.shared)?);
     let (delay, dedup) = (put.delay as f64 / 1e6, put.dedup.map(str::to_owned));
     let limit = PyBytes::new(py, put.limit);
-    Ok((keys, shared, put.priority, delay, dedup, put.barrier, put.quiet, limit))
+    let group = String::from_utf8_lossy(put.group).into_owned();
+    Ok((keys, shared, put.priority, delay, dedup, put.barrier, put.quiet, limit, group))
 }
 
 fn tuple<'py>(py: Python<'py>, keys: &[KeyRef<'_>]) -> PyResult<Bound<'py, PyTuple>> {

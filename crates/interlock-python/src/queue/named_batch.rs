@@ -9,7 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::fast;
-use crate::queue::arguments::{called, check_keys, dedup, delay, limit_names, priority, size};
+use crate::queue::arguments::{
+    called, check_keys, dedup, delay, group, limit_names, priority, size,
+};
 use crate::queue::Queue;
 use crate::runtime::convert;
 use crate::runtime::convert::{flag, iterated, Argument, Keys, Of};
@@ -33,6 +35,8 @@ pub struct BatchArguments<'a, 'py> {
     pub quiet: Option<&'a Bound<'py, PyAny>>,
     /// Names for all, or a callable of each payload.
     pub limit: Option<&'a Bound<'py, PyAny>>,
+    /// A group for all, or a callable of each payload.
+    pub group: Option<&'a Bound<'py, PyAny>>,
 }
 
 /// The same arguments, checked; it owns the objects from which keys are borrowed.
@@ -47,6 +51,8 @@ pub struct NamedBatch<'py> {
     quiet: bool,
     /// The limit names of all, or of each.
     limit: Vec<Vec<u8>>,
+    /// The group of all, or of each.
+    group: Vec<Vec<u8>>,
 }
 
 /// An argument once its callable was called.
@@ -228,6 +234,7 @@ impl<'py> NamedBatch<'py> {
             sizes: None,
             quiet: flag(put.quiet, CALL, "quiet")?,
             limit: Vec::new(),
+            group: Vec::new(),
         };
         let mut keys = Values::new(put.keys, put.each_keys, payloads, "keys")?;
         if queue.plain && put.names_only_keys() {
@@ -249,16 +256,8 @@ impl<'py> NamedBatch<'py> {
             };
             named.dedup = Some(payloads.iter().enumerate().map(one).collect::<PyResult<_>>()?);
         }
-        named.limit = match put.limit {
-            Some(callable) if callable.is_callable() => {
-                let name = |i: usize| format!("{CALL}: limit(items[{i}])");
-                let one = |(i, payload): (usize, &Bound<'py, PyAny>)| {
-                    limit_names(said(called(callable, payload)?).as_ref(), || name(i))
-                };
-                payloads.iter().enumerate().map(one).collect::<PyResult<_>>()?
-            }
-            same => vec![limit_names(same, || format!("{CALL}: limit"))?],
-        };
+        named.limit = texts(put.limit, "limit", payloads, |value, name| limit_names(value, name))?;
+        named.group = texts(put.group, "group", payloads, |value, name| group(value, name))?;
         if queue.bounds.1 > 0 {
             let one = |(i, payload): (usize, &Bound<'py, PyAny>)| {
                 size(queue, payload, || format!("{CALL}: items[{i}]"))
@@ -280,14 +279,37 @@ impl<'py> NamedBatch<'py> {
             dedup: self.dedup.as_ref().and_then(|each| each[i].as_ref()?.to_str().ok()),
             size: self.sizes.as_ref().map_or(0, |sizes| sizes[i]),
             quiet: self.quiet,
-            limit: match &self.limit[..] {
-                [] => &[],
-                [same] => same,
-                each => &each[i],
-            },
+            limit: text_of(&self.limit, i),
+            group: text_of(&self.group, i),
             ..Put::default()
         };
         call(&(0..self.count).map(put).collect::<Vec<_>>())
+    }
+}
+
+/// The text of an argument for all messages, or of each if it is a callable of the payload.
+fn texts<'py>(
+    given: Option<&Bound<'py, PyAny>>,
+    argument: &str,
+    payloads: &[Bound<'py, PyAny>],
+    read: impl Fn(Option<&Bound<'py, PyAny>>, &dyn Fn() -> String) -> PyResult<Vec<u8>>,
+) -> PyResult<Vec<Vec<u8>>> {
+    let Some(callable) = given.filter(|given| given.is_callable()) else {
+        return Ok(vec![read(given, &|| format!("{CALL}: {argument}"))?]);
+    };
+    let one = |(i, payload): (usize, &Bound<'py, PyAny>)| {
+        let name = || format!("{CALL}: {argument}(items[{i}])");
+        read(said(called(callable, payload)?).as_ref(), &name)
+    };
+    payloads.iter().enumerate().map(one).collect()
+}
+
+/// The text of one message.
+fn text_of(texts: &[Vec<u8>], i: usize) -> &[u8] {
+    match texts {
+        [] => &[],
+        [same] => same,
+        each => &each[i],
     }
 }
 
@@ -302,7 +324,8 @@ fn part<'a>(keys: &'a [KeyRef<'a>], ends: &[usize], i: usize) -> &'a [KeyRef<'a>
 impl BatchArguments<'_, '_> {
     /// Returns whether no argument except keys was given.
     pub fn names_only_keys(&self) -> bool {
-        let others = [self.shared, self.each_shared, self.dedup, self.quiet, self.limit];
+        let others =
+            [self.shared, self.each_shared, self.dedup, self.quiet, self.limit, self.group];
         others.iter().all(Option::is_none)
             && fast::is_zero(self.priority)
             && fast::is_zero(self.delay)

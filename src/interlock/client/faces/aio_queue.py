@@ -16,7 +16,7 @@ from interlock.explanation import Explanation
 from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Put, QueuedMessage, State, Stats
 from interlock.retry import Retry, Seconds
 from interlock.roots import Roots
-from interlock.runtime.concurrency import Limits, Names
+from interlock.runtime.concurrency import Limits, Names, Weights
 from interlock.runtime.limits import MAX_WALKED
 
 if TYPE_CHECKING:
@@ -79,16 +79,16 @@ class AsyncRemoteQueue(Generic[T]):
         barrier: bool = False,
         quiet: bool = False,
         limit: Names | None = None,
+        group: str | None = None,
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
     ) -> int:
         """Put a message and return its id; see ``KeyedQueue.put``.
 
         Args:
-            limit: a name of a concurrency limit, or several; see ``KeyedQueue.put``.
+            limit, group: names of limits, and the name of a group; see ``KeyedQueue.put``.
             retry: the message's own retry policy. Default: the queue's.
-            result_ttl: seconds for which its result is kept after settlement. Default 0: not at
-                all.
+            result_ttl: seconds for which its result is kept after settlement. Default 0: not.
 
         Raises:
             Full: there was no room in time; or the engine is at its memory limit.
@@ -102,7 +102,7 @@ class AsyncRemoteQueue(Generic[T]):
         done = await self._sessions.put(
             self._handle, "put()", payload, block, timeout,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
-            limit=limit,
+            limit=limit, group=group,
         )  # fmt: skip
         return done.id
 
@@ -121,6 +121,7 @@ class AsyncRemoteQueue(Generic[T]):
         barrier: bool = False,
         quiet: bool = False,
         limit: Names | None = None,
+        group: str | None = None,
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
     ) -> Put:
@@ -129,7 +130,7 @@ class AsyncRemoteQueue(Generic[T]):
         return await self._sessions.put(
             self._handle, "put_known()", payload, block, timeout,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
-            limit=limit,
+            limit=limit, group=group,
         )  # fmt: skip
 
     async def put_nowait(
@@ -144,6 +145,7 @@ class AsyncRemoteQueue(Generic[T]):
         barrier: bool = False,
         quiet: bool = False,
         limit: Names | None = None,
+        group: str | None = None,
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
     ) -> int:
@@ -151,7 +153,7 @@ class AsyncRemoteQueue(Generic[T]):
         done = await self._sessions.put(
             self._handle, "put_nowait()", payload, False, None,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
-            limit=limit,
+            limit=limit, group=group,
         )  # fmt: skip
         return done.id
 
@@ -171,6 +173,7 @@ class AsyncRemoteQueue(Generic[T]):
         each_keys: Iterable[Keys | None] | None = None,
         each_shared: Iterable[Keys | None] | None = None,
         limit: Names | Callable[[T], Names | None] | None = None,
+        group: str | Callable[[T], str | None] | None = None,
     ) -> list[int]:
         """Put a batch in order, all of it or nothing; see ``KeyedQueue.put_many``.
 
@@ -181,7 +184,7 @@ class AsyncRemoteQueue(Generic[T]):
         block = True  # asyncio
         done = await self._run(
             self._handle, self._handle.put_many, items, block, timeout,
-            keys, shared, priority, delay, dedup, quiet, each_keys, each_shared, limit,
+            keys, shared, priority, delay, dedup, quiet, each_keys, each_shared, limit, group,
         )  # fmt: skip
         return [put.id for put in done]
 
@@ -334,6 +337,7 @@ class AsyncRemoteQueue(Generic[T]):
         durability: Durability | None = None,
         dead_ttl: Seconds | None = None,
         limits: Limits | None = None,
+        weights: Weights | None = None,
         # /wire
         retry: Retry | None = None,
     ) -> DeclaredOptions:
@@ -366,6 +370,7 @@ class AsyncRemoteQueue(Generic[T]):
             durability=durability,
             dead_ttl=dead_ttl,
             limits=limits,
+            weights=weights,
             # /wire
             retry=retry,
         )

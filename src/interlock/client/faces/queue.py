@@ -17,7 +17,7 @@ from interlock.explanation import Explanation
 from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Put, QueuedMessage, State, Stats
 from interlock.retry import Retry, Seconds
 from interlock.roots import Roots
-from interlock.runtime.concurrency import Limits, Names
+from interlock.runtime.concurrency import Limits, Names, Weights
 from interlock.runtime.limits import MAX_WALKED
 
 if TYPE_CHECKING:
@@ -72,16 +72,16 @@ class RemoteQueue(Generic[T]):
         barrier: bool = False,
         quiet: bool = False,
         limit: Names | None = None,
+        group: str | None = None,
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
     ) -> int:
         """Put a message and return its id; see ``KeyedQueue.put``.
 
         Args:
-            limit: a name of a concurrency limit, or several; see ``KeyedQueue.put``.
+            limit, group: names of limits, and the name of a group; see ``KeyedQueue.put``.
             retry: the message's own retry policy. Default: the queue's.
-            result_ttl: seconds for which its result is kept after settlement. Default 0: not at
-                all.
+            result_ttl: seconds for which its result is kept after settlement. Default 0: not.
 
         Raises:
             Full: there was no room in time; or the engine is at its memory limit.
@@ -94,7 +94,7 @@ class RemoteQueue(Generic[T]):
         done = self._sessions.put(
             self._handle, "put()", payload, block, timeout,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
-            limit=limit,
+            limit=limit, group=group,
         )  # fmt: skip
         return done.id
 
@@ -112,6 +112,7 @@ class RemoteQueue(Generic[T]):
         barrier: bool = False,
         quiet: bool = False,
         limit: Names | None = None,
+        group: str | None = None,
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
     ) -> Put:
@@ -119,7 +120,7 @@ class RemoteQueue(Generic[T]):
         return self._sessions.put(
             self._handle, "put_known()", payload, block, timeout,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
-            limit=limit,
+            limit=limit, group=group,
         )  # fmt: skip
 
     def put_nowait(
@@ -134,6 +135,7 @@ class RemoteQueue(Generic[T]):
         barrier: bool = False,
         quiet: bool = False,
         limit: Names | None = None,
+        group: str | None = None,
         retry: Retry | None = None,
         result_ttl: Seconds = 0,
     ) -> int:
@@ -141,7 +143,7 @@ class RemoteQueue(Generic[T]):
         done = self._sessions.put(
             self._handle, "put_nowait()", payload, False, None,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
-            limit=limit,
+            limit=limit, group=group,
         )  # fmt: skip
         return done.id
 
@@ -160,6 +162,7 @@ class RemoteQueue(Generic[T]):
         each_keys: Iterable[Keys | None] | None = None,
         each_shared: Iterable[Keys | None] | None = None,
         limit: Names | Callable[[T], Names | None] | None = None,
+        group: str | Callable[[T], str | None] | None = None,
     ) -> list[int]:
         """Put a batch in order, all of it or nothing; see ``KeyedQueue.put_many``.
 
@@ -169,7 +172,7 @@ class RemoteQueue(Generic[T]):
         """
         done = self._run(
             self._handle, self._handle.put_many, items, block, timeout,
-            keys, shared, priority, delay, dedup, quiet, each_keys, each_shared, limit,
+            keys, shared, priority, delay, dedup, quiet, each_keys, each_shared, limit, group,
         )  # fmt: skip
         return [put.id for put in done]
 
@@ -301,6 +304,7 @@ class RemoteQueue(Generic[T]):
         durability: Durability | None = None,
         dead_ttl: Seconds | None = None,
         limits: Limits | None = None,
+        weights: Weights | None = None,
         # /wire
         retry: Retry | None = None,
     ) -> DeclaredOptions:
@@ -333,6 +337,7 @@ class RemoteQueue(Generic[T]):
             durability=durability,
             dead_ttl=dead_ttl,
             limits=limits,
+            weights=weights,
             # /wire
             retry=retry,
         )

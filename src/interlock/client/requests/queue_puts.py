@@ -93,6 +93,7 @@ class Puts:
         bounded: bool = False,
         window: float | None = None,
         limit: Names | None = None,
+        group: str | None = None,
     ) -> tuple[wire.Message, float | None, bool]:
         """Check a put's arguments, and return those of `put_message`.
 
@@ -108,7 +109,7 @@ class Puts:
         elif result_ttl.__class__ is not int or result_ttl != 0:
             result = seconds(result_ttl, "put(): result_ttl")
         named = self._names._named_put(
-            "put()", payload, keys, shared, priority, delay, dedup, barrier, quiet, limit
+            "put()", payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group
         )
         message = self._written(payload, "put()", named, retry, result, window)
         if block and timeout is None:
@@ -193,6 +194,7 @@ class Puts:
         each_keys: Iterable[Keys | None] | None = None,
         each_shared: Iterable[Keys | None] | None = None,
         limit: Names | Callable[[Any], Names | None] | None = None,
+        group: str | Callable[[Any], str | None] | None = None,
     ) -> Request[list[Put]]:
         """Put a batch, all of it or nothing."""
         payloads = list(items)
@@ -201,8 +203,9 @@ class Puts:
                 f"put_many(): {len(payloads)} messages; allowed: up to {MAX_BATCH} in one call"
             )
         each = self._names._named_many(
-            payloads, keys, shared, each_keys, each_shared, priority, delay, dedup, quiet, limit
-        )
+            payloads, keys, shared, each_keys, each_shared, priority, delay, dedup, quiet, limit,
+            group,
+        )  # fmt: skip
         messages = [
             self._written(payload, "put_many()", named)
             for payload, named in zip(payloads, each, strict=True)
@@ -221,16 +224,16 @@ class Puts:
         payload: Any,
         call: str,
         named: tuple[
-            tuple[bytes, ...], tuple[bytes, ...], int, float, str | None, bool, bool, bytes
+            tuple[bytes, ...], tuple[bytes, ...], int, float, str | None, bool, bool, bytes, str
         ],
         retry: Retry | None = None,
         result: float = 0,
         window: float | None = None,
     ) -> wire.Message:
-        keys, shared, priority, delay, dedup, barrier, quiet, limit = named
+        keys, shared, priority, delay, dedup, barrier, quiet, limit, group = named
         options: tuple[Argument, ...] = ()
         # The common case: all as expected, nothing to check.
-        said = priority or delay or dedup is not None or barrier or quiet or limit
+        said = priority or delay or dedup is not None or barrier or quiet or limit or group
         if said or result or retry is not None:
             options = wire.put_options(
                 priority=priority,
@@ -242,6 +245,7 @@ class Puts:
                 result=result,
                 retry=retry,
                 limit=limit,
+                group=group,
             )
         try:
             encoded = self.codec.write(payload)

@@ -20,7 +20,7 @@ from interlock.client.wire.flat_reply import Parts
 from interlock.client.wire.messages import Sleep, first, micros
 from interlock.client.wire.records import Dropped, Letter, NewKeys, Stored, Version
 from interlock.client.wire.worker_directory import Announced, Asked
-from interlock.explanation import Blocker, ExplainNode, Explanation, FullLimit
+from interlock.explanation import Blocker, ExplainNode, Explanation, FullLimit, Turn
 from interlock.message import Stats
 from interlock.roots import Found, Roots
 from interlock.runtime.limits import MAX_BATCH, MAX_HISTORY
@@ -478,6 +478,8 @@ def _node(parts: Parts) -> ExplainNode:
     held_for, lease_left, due_in = parts.seconds(), parts.seconds(), parts.seconds()
     paused = parts.some(parts.number())
     limits = tuple(_full(parts) for _ in range(parts.number()))
+    has_turn = parts.number() > 0
+    turn = Turn(parts.text(), parts.number(), parts.number()) if has_turn else None
     blocked = tuple(_blocker(parts) for _ in range(parts.number()))
     return ExplainNode(
         id=id,
@@ -491,6 +493,7 @@ def _node(parts: Parts) -> ExplainNode:
         paused=paused,
         blocked=blocked,
         limits=limits,
+        turn=turn,
     )
 
 

@@ -11,7 +11,7 @@ from interlock.client.wire import messages as wire
 from interlock.client.wire.bad_reply import understood
 from interlock.client.wire.functions import OPTIONS, POLICY, DeclaredOptions, Option
 from interlock.retry import Retry, seconds, whole
-from interlock.runtime.concurrency import limits_of, limits_text
+from interlock.runtime.concurrency import limits_of, limits_text, weights_of, weights_text
 
 if TYPE_CHECKING:
     from interlock.client.connection.call import Engine
@@ -84,6 +84,8 @@ def shown(name: str, value: str) -> Any:
         return value
     if option.limits:
         return limits_of(value)
+    if option.weights:
+        return weights_of(value)
     if option.unbounded and value == "0":
         return None
     if option.micros:
@@ -142,6 +144,8 @@ def _checked(call: str, option: Option, value: Any) -> Argument:
     argument = option.argument
     if option.limits:
         return limits_text(value, call.removesuffix(":"))
+    if option.weights:
+        return weights_text(value, call.removesuffix(":"))
     if option.micros:
         return wire.micros(seconds(value, f"{call}: {argument}"))
     if option.words:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, TypedDict
 
 from interlock.retry import Retry, Seconds
-from interlock.runtime.concurrency import Limits
+from interlock.runtime.concurrency import Limits, Weights
 
 
 class Option(NamedTuple):
@@ -22,6 +22,8 @@ class Option(NamedTuple):
     """None is allowed, and means 0."""
     limits: bool = False
     """A mapping of names to numbers and rates."""
+    weights: bool = False
+    """A mapping of groups to numbers."""
 
 
 OPTIONS = (
@@ -32,6 +34,7 @@ OPTIONS = (
     Option("DURABILITY", "durability", words=("always", "everysec", "none", "server")),
     Option("DEAD_TTL", "dead_ttl", 1_000_000_000_000_000, micros=True, unbounded=True),
     Option("LIMITS", "limits", limits=True),
+    Option("WEIGHTS", "weights", weights=True),
 )
 """Options other than the retry policy."""
 
@@ -102,4 +105,5 @@ class DeclaredOptions(TypedDict, total=False):
     durability: Durability
     dead_ttl: Seconds | None
     limits: Limits
+    weights: Weights
     retry: Retry

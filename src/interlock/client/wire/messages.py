@@ -129,6 +129,7 @@ def put_options(
     quiet: bool = False,
     retry: Retry | None = None,
     limit: bytes = b"",
+    group: str = "",
 ) -> tuple[Argument, ...]:
     """Return the names and values of a put; defaults are left out."""
     found: list[Argument] = []
@@ -148,6 +149,8 @@ def put_options(
         found += ["QUIET", 1]
     if limit:
         found += ["LIMIT", limit]
+    if group:
+        found += ["GROUP", group.encode()]
     if retry is not None:
         found += policy(retry)
     return tuple(found)

@@ -110,8 +110,8 @@ impl<P> Scheduler<P> {
                 0 => None,
                 _ => self.lanes.paused_lane(edges),
             };
-            let has_room = self.has_room(at);
-            if paused.is_some() || !has_room {
+            let admitted = self.admits(candidate);
+            if paused.is_some() || !admitted {
                 if room.set_aside == 0 {
                     return None;
                 }
@@ -135,8 +135,7 @@ impl<P> Scheduler<P> {
             }
             room.keys = room.keys.saturating_sub(count);
             room.taken += count;
-            self.take(candidate);
-            self.take_slots(at);
+            self.take_to_lease(candidate, kind);
             return Some(at);
         }
     }

@@ -18,9 +18,10 @@ use hashbrown::HashSet;
 
 use crate::key::Key;
 use crate::queue::parts::dead::Dead;
+use crate::queue::parts::groups::Front;
 use crate::queue::parts::ready::Ticket;
 use crate::queue::scheduler::{Put, Scheduler};
-use crate::queue::types::message::KEYED;
+use crate::queue::types::message::{GROUPED, KEYED};
 use crate::queue::types::{State, Time};
 
 /// The state of a message in the queue it comes from.
@@ -48,10 +49,10 @@ impl<P> Scheduler<P> {
     ) -> (u64, State) {
         debug_assert!(self.numbers.are_times(), "of a queue that several processes share");
         // As it enters it may be ready, and it is taken back from there. The end of the plain line is
-        // where it then surely is, whatever its priority.
+        // where it then surely is, whatever its priority. Those of groups are found anywhere.
         let stops = matches!(stands, Stands::Held | Stands::BackingOff(_));
         let delay = u64::from(matches!(stands, Stands::Delayed(_)));
-        let priority = if stops { 0 } else { put.priority };
+        let priority = if stops && put.group.is_empty() { 0 } else { put.priority };
         let id = self.enter(&Put { priority, delay, ..*put }, Some(payload));
         let at = self.records.find(id).expect("it has just entered");
         self.records.set_priority(at, put.priority);
@@ -115,6 +116,7 @@ impl<P> Scheduler<P> {
             // Its age counts from here on at the latest, whatever the clock there said.
             died_at: died_at.min(self.now),
             limit: put.limit.to_vec(),
+            group: put.group.to_vec(),
             payload,
         });
         id
@@ -138,11 +140,16 @@ impl<P> Scheduler<P> {
         self.leases.go_on_from(last_token);
     }
 
-    /// Removes a message that entered as ready, last of all and at no priority, from the ready
-    /// ones.
+    /// Removes a message that entered as ready, last of all and, without a group, at no priority, from the
+    /// ready ones.
     fn take_back(&mut self, at: u32) {
-        let ticket = Ticket::new(0, self.records.sequence(at), at);
-        let keyed = self.records[at].flags & KEYED != 0;
-        self.ready.take_back(keyed, ticket);
+        let (sequence, message) = (self.records.sequence(at), &self.records[at]);
+        let keyed = message.flags & KEYED != 0;
+        if message.flags & GROUPED == 0 {
+            self.ready.take_back(keyed, Ticket::new(0, sequence, at));
+        } else {
+            let ticket = Ticket::new(message.priority, sequence, at);
+            self.gate.groups.remove(Front::Ready, keyed, ticket);
+        }
     }
 }

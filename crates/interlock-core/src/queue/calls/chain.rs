@@ -7,7 +7,7 @@ use hashbrown::{HashMap, HashSet};
 use crate::queue::parts::slab::NONE;
 use crate::queue::scheduler::Scheduler;
 use crate::queue::types::message::{BARRIER, BEHIND_BARRIER};
-use crate::queue::types::{Kind, LimitFull, State};
+use crate::queue::types::{LimitFull, State};
 
 type Hasher = std::hash::RandomState;
 
@@ -134,7 +134,7 @@ impl<P> Scheduler<P> {
             return false;
         };
         let leased = search.targets.iter().filter(|&&at| self.is_leased(at)).count();
-        let ready = self.ready.len(Kind::Any) + self.gate.waiting() as usize;
+        let ready = self.ready_count() + self.gate.waiting() as usize;
         leased == self.leases.len() && ready == self.refused_by(&search.closed).count()
     }
 

@@ -286,6 +286,7 @@ impl<P> Scheduler<P> {
         self.dead.set_bounds(options.max_dead, options.dead_ttl);
         self.dedup.set_window(options.dedup_window);
         self.declare_limits(options.limits.clone());
+        self.declare_weights(options.weights.clone());
         self.options = options;
         self.earliest_due = 0;
     }
@@ -297,7 +298,8 @@ impl<P> Scheduler<P> {
             return None;
         }
         let records = &self.records;
-        self.ready.oldest(|ticket| records.is_ready(ticket))
+        let plain = self.ready.oldest(|ticket| records.is_ready(ticket));
+        plain.into_iter().chain(self.gate.groups.oldest()).min()
     }
 
     /// Bytes of the unsettled messages.

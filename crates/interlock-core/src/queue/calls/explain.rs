@@ -5,15 +5,19 @@ use std::collections::VecDeque;
 
 use crate::key::KeyRef;
 use crate::limits::{MAX_NAMED, MAX_NAMED_BYTES};
+use crate::queue::parts::ready::rank_of;
 use crate::queue::parts::slab::NONE;
 use crate::queue::scheduler::Scheduler;
 use crate::queue::schedules::trace::Call;
-use crate::queue::types::message::{BARRIER, BEHIND_BARRIER, LIMITED};
-use crate::queue::types::{Blocker, Explained, Node, State, Time};
+use crate::queue::types::message::{BARRIER, BEHIND_BARRIER, KEYED, LIMITED};
+use crate::queue::types::{Blocker, Explained, Kind, Node, State, Time, Turn};
 
 /// Edges, leases and ids looked at in all, beyond the messages that are named: with a million pending,
 /// well below 1 ms.
 const STEPS: u32 = 20_000;
+
+/// Groups counted that are before a message's own.
+const MOST_AHEAD: usize = 1000;
 
 /// Messages named that hold a barrier up, beyond those that are leased.
 const SHOWN_BEFORE_BARRIER: usize = 10;
@@ -183,6 +187,10 @@ impl<P> Scheduler<P> {
                 .map(|deadline| deadline.saturating_sub(now)),
             due_in: due.map(|due| due.saturating_sub(now)),
             paused,
+            turn: match message.state {
+                Some(State::Ready) if !self.gate.groups.is_idle() => Some(self.turn_of(at)),
+                _ => None,
+            },
             limits: match message.state {
                 Some(State::Ready) if message.flags & LIMITED != 0 => {
                     self.full_names(at, now, |holders| self.name_all(holders, walk))
@@ -193,6 +201,18 @@ impl<P> Scheduler<P> {
                 Some(State::Waiting) => self.blockers(at, walk),
                 _ => Vec::new(),
             },
+        }
+    }
+
+    /// Returns the place of a message by the turns of groups.
+    fn turn_of(&self, at: u32) -> Turn {
+        let (groups, message) = (&self.gate.groups, &self.records[at]);
+        let keyed = message.flags & KEYED != 0;
+        let plain = self.ready.first_rank(keyed, |ticket| self.records.is_ready(ticket));
+        Turn {
+            group: groups.text_of(at).to_vec(),
+            ready: groups.ready_beside(at, self.ready.len(Kind::Any)),
+            ahead: groups.ahead((at, keyed, rank_of(message.priority)), plain, MOST_AHEAD),
         }
     }
 
@@ -310,7 +330,7 @@ mod tests {
     use crate::queue::calls::explain::*;
     use crate::queue::parts::watch::Watch;
     use crate::queue::scheduler::Put;
-    use crate::queue::types::{Kind, Options};
+    use crate::queue::types::Options;
 
     /// Steps an explanation of this message takes.
     fn steps(scheduler: &Scheduler<()>, id: u64) -> u32 {

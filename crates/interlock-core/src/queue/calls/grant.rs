@@ -52,7 +52,7 @@ impl<P> Scheduler<P> {
         }
         let at = loop {
             if !self.gate.is_idle() {
-                break self.take_with_room(kind)?;
+                break self.take_admitted(kind)?;
             }
             let records = &self.records;
             let ticket = self.ready.take(kind, |ticket| records.is_ready(ticket))?;

@@ -274,6 +274,7 @@ impl<P> Scheduler<P> {
             put_at: self.numbers.time_of(id),
             died_at: self.now,
             limit: self.gate.names_of(at),
+            group: self.gate.groups.text_of(at).to_vec(),
             payload: (),
         };
         let payload = self.settle(at, budget).expect("an unsettled message has its payload");
@@ -309,6 +310,7 @@ impl Dead<()> {
             put_at,
             died_at,
             limit,
+            group,
             ..
         } = self;
         Dead {
@@ -324,6 +326,7 @@ impl Dead<()> {
             put_at,
             died_at,
             limit,
+            group,
             payload,
         }
     }

@@ -1,20 +1,23 @@
-//! Choosing what is leased where messages carry limit names (clauses 26 and 27). Queues without any do not
-//! come here.
+//! Choosing what is leased where messages carry limit names (clauses 26 and 27) or have groups (clause 28). Queues
+//! without any do not come here.
 
+use crate::queue::parts::groups::Front;
 use crate::queue::parts::ready::Ticket;
 use crate::queue::scheduler::Scheduler;
 use crate::queue::schedules::trace::Call;
-use crate::queue::types::limits::Limits;
-use crate::queue::types::message::{KEYED, LIMITED};
+use crate::queue::types::limits::{Limits, Weights};
+use crate::queue::types::message::{GROUPED, KEYED, LIMITED, REFUSED};
 use crate::queue::types::{Kind, LimitFull, Time};
 
-/// A message that came up: the first of the ready ones and of those that the gate offers.
+/// A message that came up: the next of the ready ones and of those that the gate offers.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::queue) struct Candidate {
     pub ticket: Ticket,
     pub keyed: bool,
     /// It waited for a name, and is not among the ready ones.
     offered: bool,
+    /// It has a group.
+    grouped: bool,
 }
 
 impl<P> Scheduler<P> {
@@ -32,6 +35,20 @@ impl<P> Scheduler<P> {
             self.await_times();
         }
         self.options.limits = limits;
+    }
+
+    /// Other weights of groups, from now on (clause 28).
+    pub fn set_weights(&mut self, now: Time, weights: Weights) {
+        self.begin(now, || Call::Weights { weights: weights.clone() });
+        self.declare_weights(weights);
+    }
+
+    /// Like `set_weights`, within a call that has begun.
+    pub(in crate::queue) fn declare_weights(&mut self, weights: Weights) {
+        if weights != self.options.weights {
+            self.gate.groups.declare(&weights);
+        }
+        self.options.weights = weights;
     }
 
     /// Closes a limit name to all messages for a time, µs (clause 27).
@@ -52,23 +69,53 @@ impl<P> Scheduler<P> {
         self.earliest_due = self.earliest_due.min(self.gate.next_time());
     }
 
-    /// The first message of a kind, by clause 6.
+    /// The first message of a kind, by clause 6, or by the turns of groups.
+    #[inline]
     pub(in crate::queue) fn candidate(&mut self, kind: Kind) -> Option<Candidate> {
+        if self.gate.is_idle() {
+            let (keyed, ticket) = self.choose(kind)?;
+            return Some(Candidate { ticket, keyed, offered: false, grouped: false });
+        }
+        match self.gate.groups.is_idle() {
+            true => self.candidate_with_limits(kind),
+            false => self.candidate_in_turn(kind),
+        }
+    }
+
+    fn candidate_in_turn(&mut self, kind: Kind) -> Option<Candidate> {
+        let records = &self.records;
+        let mut plain = self.ready.fronts(|ticket| records.is_ready(ticket));
+        for (first, offered) in plain.iter_mut().zip(self.gate.fronts()) {
+            *first = first.iter().copied().chain(offered).min();
+        }
+        let (keyed, ticket) = self.gate.groups.next(kind, plain)?;
+        let flags = self.records[ticket.message].flags;
+        let (offered, grouped) = (flags & REFUSED != 0, flags & GROUPED != 0);
+        Some(Candidate { ticket, keyed, offered, grouped })
+    }
+
+    fn candidate_with_limits(&mut self, kind: Kind) -> Option<Candidate> {
         let ready = self.choose(kind);
         let offered = self.gate.first(kind);
         match (ready, offered) {
             (ready, Some(ticket)) if ready.is_none_or(|(_, first)| ticket < first) => {
                 let keyed = self.records[ticket.message].flags & KEYED != 0;
-                Some(Candidate { ticket, keyed, offered: true })
+                Some(Candidate { ticket, keyed, offered: true, grouped: false })
             }
-            (ready, _) => ready.map(|(keyed, ticket)| Candidate { ticket, keyed, offered: false }),
+            (ready, _) => {
+                let (keyed, ticket) = ready?;
+                Some(Candidate { ticket, keyed, offered: false, grouped: false })
+            }
         }
     }
 
     /// Removes a candidate from the ready ones.
     pub(in crate::queue) fn take(&mut self, candidate: Candidate) {
-        if !candidate.offered {
-            self.ready.pop(candidate.keyed, candidate.ticket);
+        let Candidate { ticket, keyed, offered, grouped } = candidate;
+        if grouped && !offered {
+            self.gate.groups.remove(Front::Ready, keyed, ticket);
+        } else if !offered {
+            self.ready.pop(keyed, ticket);
         }
     }
 
@@ -81,12 +128,14 @@ impl<P> Scheduler<P> {
         waits
     }
 
-    /// Returns whether each name of a message has room.
-    pub(in crate::queue) fn has_room(&self, at: u32) -> bool {
-        self.records[at].flags & LIMITED == 0 || self.gate.has_room(at, self.now)
+    /// Returns whether a candidate's names let it pass.
+    pub(in crate::queue) fn admits(&self, candidate: Candidate) -> bool {
+        let Candidate { ticket, keyed, .. } = candidate;
+        self.records[ticket.message].flags & LIMITED == 0
+            || self.gate.admits(ticket, keyed, self.now)
     }
 
-    /// Sets aside a candidate that has no room. Returns whether it did not wait there before.
+    /// Sets aside a candidate that is not admitted. Returns whether it did not wait there before.
     pub(in crate::queue) fn refuse(&mut self, candidate: Candidate) -> bool {
         self.take(candidate);
         let Candidate { ticket, keyed, .. } = candidate;
@@ -96,10 +145,10 @@ impl<P> Scheduler<P> {
         moved
     }
 
-    /// Removes the first message of a kind that is not paused and has room.
+    /// Removes the first message of a kind that is not paused and is admitted.
     #[cold]
     #[inline(never)]
-    pub(in crate::queue) fn take_with_room(&mut self, kind: Kind) -> Option<u32> {
+    pub(in crate::queue) fn take_admitted(&mut self, kind: Kind) -> Option<u32> {
         loop {
             let candidate = self.candidate(kind)?;
             let at = candidate.ticket.message;
@@ -113,19 +162,31 @@ impl<P> Scheduler<P> {
             if let Some(lane) = paused {
                 self.take(candidate);
                 self.set_aside(candidate.ticket, lane);
-            } else if !self.has_room(at) {
+            } else if !self.admits(candidate) {
                 self.refuse(candidate);
             } else {
-                self.take(candidate);
-                self.take_slots(at);
+                self.take_to_lease(candidate, kind);
                 return Some(at);
             }
         }
     }
 
-    /// A message that has room is about to be leased: it takes a slot of each of its names, and is charged to
-    /// its rates.
-    pub(in crate::queue) fn take_slots(&mut self, at: u32) {
+    /// Removes a candidate that is about to be leased to a consumer that asked for this kind. Its group uses a turn, it
+    /// takes a slot of each of its names, and is charged to its rates.
+    #[inline]
+    pub(in crate::queue) fn take_to_lease(&mut self, candidate: Candidate, kind: Kind) {
+        self.take(candidate);
+        if !self.gate.is_idle() {
+            self.charge(candidate, kind);
+        }
+    }
+
+    fn charge(&mut self, candidate: Candidate, kind: Kind) {
+        let Candidate { ticket, keyed, .. } = candidate;
+        let at = ticket.message;
+        if !self.gate.groups.is_idle() {
+            self.gate.take_turn(ticket, kind, keyed);
+        }
         if self.records[at].flags & LIMITED != 0 {
             self.gate.lease(at, self.now);
             self.records.set_refused(at, false);
@@ -138,8 +199,8 @@ impl<P> Scheduler<P> {
         for at in self.gate.keepers() {
             if which(&*self, at) {
                 self.records.set_refused(at, false);
-                if let Some((ticket, keyed)) = self.gate.release(at, self.now) {
-                    self.ready.push(keyed, ticket, false);
+                if let Some(ticket) = self.gate.release(at, self.now) {
+                    self.push_ready(ticket, self.records[at].flags, false);
                 }
             }
         }

@@ -6,7 +6,7 @@
 //! | `settle` | settling, and what it makes ready |
 //! | `batch`, `engine`, `read` | leases of many messages, and the other calls of an engine for several processes |
 //! | `many` | many messages under one lock |
-//! | `limits` | leasing where messages carry limit names |
+//! | `limits` | leasing where messages carry limit names or have groups |
 //! | `lease` | calls by the holder of a lease: ack, nack, reject, release, extend |
 //! | `operate` | calls by an operator: cancel, revoke, retry, skip, bury, requeue, pause |
 //! | `due` | applying what falls due |

@@ -31,7 +31,7 @@ use crate::queue::parts::feed::Change;
 use crate::queue::parts::ready::Ticket;
 use crate::queue::scheduler::{Budget, NoRoom, Put, Scheduler};
 use crate::queue::schedules::trace::Call;
-use crate::queue::types::message::{KEYED, LIMITED, PAUSED, REFUSED};
+use crate::queue::types::message::{GROUPED, KEYED, LIMITED, PAUSED, REFUSED};
 use crate::queue::types::{Hot, Kind, RevokeThen, State, Stats, Then, Time};
 
 /// A message that was cancelled, with all that is known of it.
@@ -72,7 +72,7 @@ impl<P> Scheduler<P> {
         self.counts.note(Happened::Cancelled);
         self.forget_name(at);
         let payload = self.settle(at, budget);
-        if state == State::Ready && flags & (PAUSED | REFUSED) == 0 {
+        if state == State::Ready && flags & (PAUSED | REFUSED | GROUPED) == 0 {
             let records = &self.records;
             self.ready.cancelled(flags & KEYED != 0, |ticket| records.is_ready(ticket));
         }
@@ -222,6 +222,7 @@ impl<P> Scheduler<P> {
             quiet: dead.quiet,
             retry: dead.retry.as_ref(),
             limit: &dead.limit,
+            group: &dead.group,
             ..Put::default()
         };
         self.counts.note(Happened::Requeued);
@@ -308,8 +309,7 @@ impl<P> Scheduler<P> {
             budget.steps -= 1;
             if self.records.is_paused(&ticket) {
                 self.records.set_paused(ticket.message, false);
-                let keyed = self.records[ticket.message].flags & KEYED != 0;
-                self.ready.push(keyed, ticket, false);
+                self.push_ready(ticket, self.records[ticket.message].flags, false);
             }
         }
     }
@@ -347,13 +347,19 @@ impl<P> Scheduler<P> {
         stats.backing_off = self.backoffs.len() as u64;
         stats.dead = self.dead.len() as u64;
         stats.limited = self.gate.waiting();
+        stats.groups = self.gate.groups.count();
         stats.ready = match self.pauses.of_queue() {
             true => 0,
-            false => self.ready.len(Kind::Any) as u64 + stats.limited - self.paused_ready(),
+            false => self.ready_count() as u64 + stats.limited - self.paused_ready(),
         };
         let elsewhere = stats.delayed + stats.leased + stats.backing_off + stats.held + stats.ready;
         stats.waiting = stats.unsettled - elsewhere;
         stats
+    }
+
+    /// Messages that are ready and wait for no limit.
+    pub(in crate::queue) fn ready_count(&self) -> usize {
+        self.ready.len(Kind::Any) + self.gate.groups.ready(Kind::Any)
     }
 
     /// Ready messages that wait for a paused key but have not come up yet and so were not set aside, as

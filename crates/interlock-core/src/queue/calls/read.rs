@@ -92,6 +92,11 @@ impl<P> Scheduler<P> {
         self.gate.names_of(seen.at)
     }
 
+    /// The group of a message that was seen; empty: it has none.
+    pub fn group(&self, seen: &Seen<'_, P>) -> &[u8] {
+        self.gate.groups.text_of(seen.at)
+    }
+
     /// The keys of a message that was seen, exclusive ones first, each once.
     pub fn keys_seen(&self, seen: &Seen<'_, P>, mut each: impl FnMut(&[u8], bool)) {
         self.each_key(seen.at, &mut each);

@@ -24,6 +24,8 @@ use std::collections::{HashMap, HashSet};
 
 use crate::key::KeyRef;
 use crate::limits::{MAX_FRONT, MAX_NAMED, MAX_PLACES, MAX_ROOTS};
+use crate::queue::parts::groups::Front;
+use crate::queue::parts::ready::Ticket;
 use crate::queue::parts::slab::NONE;
 use crate::queue::scheduler::Scheduler;
 use crate::queue::types::message::BARRIER;
@@ -331,7 +333,7 @@ impl<P> Scheduler<P> {
         if self.counts().waiting == 0 {
             return None;
         }
-        let next = self.choose(Kind::Any).map(|(_, ticket)| ticket.message);
+        let next = self.next_ready().map(|ticket| ticket.message);
         let mut oldest = u64::MAX;
         if let Some(at) = next {
             if self.pauses.of_queue() {
@@ -356,6 +358,19 @@ impl<P> Scheduler<P> {
         }
         oldest = oldest.min(self.first_at_barrier());
         (oldest != u64::MAX).then_some(oldest)
+    }
+
+    /// The ready message that is leased next, without those that wait for a limit.
+    fn next_ready(&mut self) -> Option<Ticket> {
+        let next = match self.gate.groups.is_idle() {
+            true => self.choose(Kind::Any),
+            false => {
+                let records = &self.records;
+                let plain = self.ready.fronts(|ticket| records.is_ready(ticket));
+                self.gate.groups.first(Kind::Any, &[Front::Ready], plain)
+            }
+        };
+        next.map(|(_, ticket)| ticket)
     }
 
     /// The ages of the oldest ready message and of the oldest waiting one, µs, or 0.

@@ -5,7 +5,7 @@ use crate::queue::parts::leases::Lease;
 use crate::queue::parts::ready::Ticket;
 use crate::queue::parts::records::Removed;
 use crate::queue::scheduler::{Budget, Scheduler};
-use crate::queue::types::message::{Message, BARRIER, BEHIND_BARRIER, KEYED, LIMITED};
+use crate::queue::types::message::{Message, BARRIER, BEHIND_BARRIER, GROUPED, KEYED, LIMITED};
 use crate::queue::types::State;
 
 impl<P> Scheduler<P> {
@@ -25,10 +25,6 @@ impl<P> Scheduler<P> {
         show: impl FnMut(&Key, bool),
     ) -> Option<P> {
         let removed = self.records.remove(at);
-        if removed.flags & LIMITED != 0 {
-            self.gate.leave(at, self.now);
-            self.await_times();
-        }
         let mut sequence = removed.id;
         if let Some(extra) = self.records.take_extra(&removed) {
             if extra.sequence > 0 {
@@ -39,7 +35,10 @@ impl<P> Scheduler<P> {
                 self.dedup.settled(name, self.now);
             }
         }
-        let Removed { id, payload, first_edge, state, flags, .. } = removed;
+        let Removed { id, payload, first_edge, state, priority, flags, .. } = removed;
+        if flags & (LIMITED | GROUPED) != 0 {
+            self.leave_gate(Ticket::new(priority, sequence, at), state, flags);
+        }
         if let Some(weight) = payload.as_ref().and_then(|payload| self.engine.weight(payload)) {
             self.counts.take_bytes(weight);
             self.engine.note_settled(id);
@@ -68,6 +67,13 @@ impl<P> Scheduler<P> {
             }
         }
         payload
+    }
+
+    /// A message that had limit names or a group is removed.
+    #[inline(never)]
+    fn leave_gate(&mut self, ticket: Ticket, state: Option<State>, flags: u8) {
+        self.gate.leave(ticket, flags & KEYED != 0, state == Some(State::Ready), self.now);
+        self.await_times();
     }
 
     /// Ends a lease: what it held of limits is free.
@@ -156,7 +162,7 @@ impl<P> Scheduler<P> {
         let sequence = self.records.sequence(at);
         let message = self.records.set_ready(at);
         let ticket = Ticket::new(message.priority, sequence, at);
-        let keyed = message.flags & KEYED != 0;
-        self.ready.push(keyed, ticket, false);
+        let flags = message.flags;
+        self.push_ready(ticket, flags, false);
     }
 }

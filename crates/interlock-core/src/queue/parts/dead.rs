@@ -38,7 +38,16 @@ pub struct Dead<P> {
     pub died_at: Time,
     /// Its limit names, joined.
     pub limit: Vec<u8>,
+    /// Its group; empty: none.
+    pub group: Vec<u8>,
     pub payload: P,
+}
+
+impl<P> Dead<P> {
+    /// Bytes of its error, its limit names and its group.
+    fn texts(&self) -> usize {
+        self.error.len() + self.limit.len() + self.group.len()
+    }
 }
 
 #[derive(Debug)]
@@ -59,7 +68,7 @@ pub(in crate::queue) struct DeadLetters<P> {
     look: Time,
     /// Payloads of those that were too old, to be dropped outside the lock.
     expired: Vec<P>,
-    /// Bytes of their last errors.
+    /// Bytes of their last errors, limit names and groups.
     bytes: usize,
 }
 
@@ -102,7 +111,7 @@ impl<P> DeadLetters<P> {
     pub fn push(&mut self, dead: Dead<P>) {
         self.order_of.insert(dead.id, self.next);
         self.by_key.extend(dead.keys.iter().map(|(key, _)| (key.clone(), self.next)));
-        self.bytes += dead.error.len() + dead.limit.len();
+        self.bytes += dead.texts();
         self.letters.insert(self.next, dead);
         self.next += 1;
         if self.mark.is_none() {
@@ -133,7 +142,7 @@ impl<P> DeadLetters<P> {
     pub fn remove(&mut self, id: u64) -> Option<Dead<P>> {
         let order = self.order_of.remove(&id)?;
         let dead = self.letters.remove(&order)?;
-        self.bytes -= dead.error.len();
+        self.bytes -= dead.texts();
         for (key, _) in &dead.keys {
             self.by_key.remove(&(key.clone(), order));
         }
@@ -276,6 +285,7 @@ mod tests {
             size: 0,
             put_at: 1,
             limit: Vec::new(),
+            group: Vec::new(),
             died_at: 1,
             payload: id,
         }

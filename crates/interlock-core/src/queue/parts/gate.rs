@@ -2,14 +2,19 @@
 //! and the messages set aside until a name has room (clauses 26 and 27).
 //!
 //! A message that finds a name full waits for that name, in the name's own line, and is no longer looked
-//! at. When the name has room, the first of its line is *offered*: it is among those that a lease
-//! chooses from. Whatever takes that one away offers the next, so that a lease always sees the first
-//! message of each name with room, and nothing is scanned. A name that time opens has an entry among
-//! the times, as long as a message waits for it.
+//! at. While the name has room, the next of its line is *offered*: it is among those that a lease
+//! chooses from. Whatever takes that one away, or changes which one is next, offers another, so that a
+//! lease always sees the next message of each name with room, and nothing is scanned. A name that time
+//! opens has an entry among the times, as long as a message waits for it.
+//!
+//! Where messages have groups, `groups` decides which is next (clause 28).
 
 mod carried;
 mod closed;
+mod known;
+mod line;
 mod name;
+mod offer;
 mod restore;
 
 use std::collections::BTreeSet;
@@ -17,12 +22,14 @@ use std::hash::BuildHasherDefault;
 
 use hashbrown::{HashMap, HashTable};
 
-use crate::key::KeyRef;
 use crate::queue::parts::gate::carried::{Carried, Names, SlotHasher};
-use crate::queue::parts::gate::name::{Lines, Name, NAMES};
+pub use crate::queue::parts::gate::known::Full;
+use crate::queue::parts::gate::name::{Name, NAMES};
+use crate::queue::parts::gate::offer::{move_time, show, withdraw};
+use crate::queue::parts::groups::Groups;
 use crate::queue::parts::ready::Ticket;
 use crate::queue::parts::slab::NONE;
-use crate::queue::types::limits::{joined, names_of, Limits, BETWEEN};
+use crate::queue::types::limits::{names_of, Limits, Weights, BETWEEN};
 use crate::queue::types::{Kind, Time};
 
 /// Refusals, after the first, that make a message with several names a keeper.
@@ -40,23 +47,14 @@ enum Opens {
     Keeper(u32),
 }
 
-/// A name that refuses a message that waits: for explanations.
-#[derive(Clone, Copy, Debug)]
-pub struct Full<'a> {
-    pub name: &'a [u8],
-    /// `None`: any number.
-    pub most: Option<u32>,
-    pub leased: u32,
-    /// Another message, for which a slot or a grant is kept.
-    pub keeper: Option<u32>,
-    /// µs until its rate or its closing lets the message pass.
-    pub wait: Option<u64>,
-    /// No slot is free.
-    pub lacks_slot: bool,
-}
+/// Offered messages that have no group: those without keys, and those with keys.
+type Offered = [BTreeSet<Ticket>; 2];
 
 #[derive(Debug, Default)]
 pub struct Gate {
+    /// Unsettled messages that have a limit name or a group.
+    messages: usize,
+    pub groups: Groups,
     limits: Limits,
     names: Vec<Name>,
     free: Vec<u32>,
@@ -66,8 +64,8 @@ pub struct Gate {
     idle: usize,
     /// By the message's slot.
     carried: HashMap<u32, Carried, BuildHasherDefault<SlotHasher>>,
-    /// First in line at names with room.
-    offered: Lines,
+    /// Next in line at names with room, and keepers that have all.
+    offered: Offered,
     /// Messages that wait for a name.
     waiting: usize,
     /// Times at which something opens, while somebody waits for it.
@@ -79,14 +77,19 @@ pub struct Gate {
 }
 
 impl Gate {
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &Limits, weights: &Weights) -> Self {
+        Gate { groups: Groups::new(weights), ..Gate::of(limits) }
+    }
+
+    /// One without messages.
+    fn of(limits: &Limits) -> Self {
         Gate { limits: limits.clone(), keeps_times: limits.has_rates(), ..Gate::default() }
     }
 
-    /// Returns whether no unsettled message has a name.
+    /// Returns whether no unsettled message has a limit name or a group.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        self.carried.is_empty()
+        self.messages == 0
     }
 
     /// Messages that wait for a name.
@@ -97,20 +100,26 @@ impl Gate {
     /// Messages of a kind that may have room.
     #[inline]
     pub fn offers(&self, kind: Kind) -> usize {
-        match kind {
+        let plain = match kind {
             Kind::Unkeyed => self.offered[0].len(),
             Kind::Keyed => self.offered[1].len(),
             Kind::Any => self.offered[0].len() + self.offered[1].len(),
-        }
+        };
+        plain + self.groups.offers(kind)
     }
 
-    /// The first message of a kind that may have room.
+    /// The first messages without a group that may have room, those without keys and those with keys.
+    pub fn fronts(&self) -> [Option<Ticket>; 2] {
+        [0, 1].map(|keyed| self.offered[keyed].first().copied())
+    }
+
+    /// The first message of a kind that may have room, where none has a group.
     pub fn first(&self, kind: Kind) -> Option<Ticket> {
-        let first = |keyed: usize| self.offered[keyed].first().copied();
+        let [unkeyed, keyed] = self.fronts();
         match kind {
-            Kind::Unkeyed => first(0),
-            Kind::Keyed => first(1),
-            Kind::Any => [first(0), first(1)].into_iter().flatten().min(),
+            Kind::Unkeyed => unkeyed,
+            Kind::Keyed => keyed,
+            Kind::Any => [unkeyed, keyed].into_iter().flatten().min(),
         }
     }
 
@@ -134,8 +143,24 @@ impl Gate {
         }
     }
 
-    /// A message enters with these names, joined.
-    pub fn enter(&mut self, message: u32, names: &[u8]) {
+    /// A message enters with these names, joined, and this group; either may be empty.
+    pub fn enter(
+        &mut self,
+        message: u32,
+        (names, group): (&[u8], &[u8]),
+        keyed: bool,
+        priority: i8,
+    ) {
+        self.messages += 1;
+        if !names.is_empty() {
+            self.enter_names(message, names);
+        }
+        if !group.is_empty() {
+            self.groups.enter(message, group, keyed, priority);
+        }
+    }
+
+    fn enter_names(&mut self, message: u32, names: &[u8]) {
         let mut known = Names { len: 0, places: [NONE; NAMES] };
         let mut add = |name: &[u8]| {
             known.places[usize::from(known.len)] = self.carry(name);
@@ -148,49 +173,6 @@ impl Gate {
         self.carried.insert(message, Carried::new(known));
     }
 
-    fn carry(&mut self, name: &[u8]) -> u32 {
-        let at = self.place(name);
-        let known = &mut self.names[at as usize];
-        self.idle -= usize::from(known.unsettled == 0);
-        known.unsettled += 1;
-        at
-    }
-
-    /// The place of a name, which is made if it is not known.
-    fn place(&mut self, name: &[u8]) -> u32 {
-        let hash = KeyRef::new(name).hash;
-        if let Some(at) = self.place_of(hash, name) {
-            return at;
-        }
-        let new = Name::new(name, hash, &self.limits);
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.names[at as usize] = new;
-                at
-            }
-            None => {
-                self.names.push(new);
-                self.names.len() as u32 - 1
-            }
-        };
-        self.idle += 1;
-        let names = &self.names;
-        self.places.insert_unique(hash, at, |&at| names[at as usize].hash);
-        at
-    }
-
-    fn place_of(&self, hash: u64, name: &[u8]) -> Option<u32> {
-        self.places.find(hash, |&at| *self.names[at as usize].text == *name).copied()
-    }
-
-    /// The names of a message, joined; empty: it has none.
-    pub fn names_of(&self, message: u32) -> Vec<u8> {
-        let Some(carried) = self.carried.get(&message) else { return Vec::new() };
-        let texts: Vec<&[u8]> =
-            carried.names.iter().map(|&at| &*self.names[at as usize].text).collect();
-        joined(&texts)
-    }
-
     /// Returns whether each name of a message has room, or it keeps something of each and time lets it pass.
     pub fn has_room(&self, message: u32, now: Time) -> bool {
         let carried = &self.carried[&message];
@@ -198,6 +180,25 @@ impl Gate {
             true => carried.shut_until(&self.names) <= now,
             false => carried.names.iter().all(|&at| self.names[at as usize].has_room(now)),
         }
+    }
+
+    /// Returns whether a message that came up may be leased: each of its names has room, and at none of them an
+    /// earlier message of its group waits.
+    pub fn admits(&self, ticket: Ticket, keyed: bool, now: Time) -> bool {
+        let carried = &self.carried[&ticket.message];
+        self.has_room(ticket.message, now)
+            && (carried.keeps || self.groups.is_idle() || self.own_before(ticket, keyed).is_none())
+    }
+
+    /// The first of a message's names at which an earlier one of its group and priority waits.
+    fn own_before(&self, ticket: Ticket, keyed: bool) -> Option<u32> {
+        let group = self.groups.of(ticket.message);
+        let names = &self.carried[&ticket.message].names;
+        names.rates_last(&self.names).find(|&at| {
+            let line = &self.names[at as usize].line[usize::from(keyed)];
+            let first = line.first_of(group, ticket.rank);
+            first.is_some_and(|first| first.sequence < ticket.sequence)
+        })
     }
 
     /// Returns whether a message that was offered must wait as before: others came first, or a handler closed a
@@ -211,33 +212,33 @@ impl Gate {
         }
     }
 
-    /// A message that came up has no room: it waits for the first name that is full, rates last. Returns whether
-    /// it did not wait for that one before.
+    /// A message that came up is not admitted: it waits for the first name that is full, rates last, or at which an
+    /// earlier message of its group waits. Returns whether it did not wait for that one before.
     pub fn refuse(&mut self, message: u32, ticket: Ticket, keyed: bool, now: Time) -> bool {
         if self.waits_on(message, now) {
             match self.carried[&message].keeps {
                 true => self.advance(message, now),
-                false => self.stand(message, ticket, keyed),
+                false => self.refresh(self.carried[&message].waits_for, now),
             }
             return false;
         }
-        let Gate { carried, names, .. } = self;
-        let carried = carried.get_mut(&message).expect("it has names");
-        let full = carried.names.rates_last(names).find(|&at| !names[at as usize].has_room(now));
-        if carried.waits_for == NONE {
-            self.waiting += 1;
-        } else {
-            names[carried.waits_for as usize].waiting -= 1;
-            self.offered[usize::from(keyed)].remove(&ticket);
+        let names = self.carried[&message].names;
+        let full = names.rates_last(&self.names).find(|&at| !self.names[at as usize].has_room(now));
+        let waits_for = full.or_else(|| self.own_before(ticket, keyed));
+        let waited = self.carried[&message].waits_for != NONE;
+        match waited {
+            true => self.leave_line(message),
+            false => self.waiting += 1,
+        }
+        let carried = self.carried.get_mut(&message).expect("it has names");
+        if waited && full.is_some() {
             carried.passed = (carried.passed + 1).min(PASSED);
         }
-        carried.waits_for = full.expect("one of its names is full");
+        carried.waits_for = waits_for.expect("it is not admitted");
         let passed = carried.passed >= PASSED;
         if passed && self.may_keep(message) {
             self.keep(message, ticket, keyed, now);
         } else {
-            let waits_for = self.carried[&message].waits_for;
-            self.names[waits_for as usize].waiting += 1;
             self.stand(message, ticket, keyed);
         }
         self.offer_all(message, now);
@@ -248,8 +249,23 @@ impl Gate {
     fn stand(&mut self, message: u32, ticket: Ticket, keyed: bool) {
         let carried = self.carried.get_mut(&message).expect("it has names");
         (carried.ticket, carried.keyed) = (Some(ticket), keyed);
-        self.offered[usize::from(keyed)].remove(&ticket);
-        self.names[carried.waits_for as usize].line[usize::from(keyed)].insert(ticket);
+        let name = &mut self.names[carried.waits_for as usize];
+        name.waiting += 1;
+        name.line[usize::from(keyed)].insert(ticket, &mut self.groups);
+    }
+
+    /// Leaves that line.
+    fn leave_line(&mut self, message: u32) {
+        let carried = self.carried.get_mut(&message).expect("it has names");
+        let (name, keyed) = (&mut self.names[carried.waits_for as usize], carried.keyed);
+        let ticket = carried.ticket.take().expect("it waits in a line");
+        let line = &mut name.line[usize::from(keyed)];
+        name.waiting -= 1;
+        line.remove(ticket, &self.groups);
+        if line.offered == message {
+            line.offered = NONE;
+            withdraw(&mut self.offered, &mut self.groups, keyed, ticket);
+        }
     }
 
     fn may_keep(&self, message: u32) -> bool {
@@ -258,7 +274,6 @@ impl Gate {
 
     /// A message becomes the keeper of all its names.
     fn keep(&mut self, message: u32, ticket: Ticket, keyed: bool, now: Time) {
-        self.offered[usize::from(keyed)].remove(&ticket);
         let carried = self.carried.get_mut(&message).expect("it has names");
         (carried.keeps, carried.slots) = (true, 0);
         (carried.ticket, carried.keyed) = (Some(ticket), keyed);
@@ -271,7 +286,7 @@ impl Gate {
     /// A keeper takes a slot of one name after another, then a grant of each of its rates. When it has all, it
     /// is offered as soon as time lets it pass.
     fn advance(&mut self, message: u32, now: Time) {
-        let Gate { carried, names, offered, times, .. } = self;
+        let Gate { carried, names, .. } = self;
         let carried = carried.get_mut(&message).expect("a keeper has names");
         if !carried.keeps_all() {
             let from = carried.slots;
@@ -284,9 +299,11 @@ impl Gate {
             carried.slots += taken.len() as u8;
             for &at in &taken {
                 names[at as usize].kept = true;
-                schedule(times, names, at, now);
             }
+            taken.into_iter().for_each(|at| self.refresh(at, now));
         }
+        let Gate { carried, names, offered, groups, times, .. } = self;
+        let carried = carried.get_mut(&message).expect("a keeper has names");
         if !carried.keeps_all() {
             return;
         }
@@ -294,34 +311,10 @@ impl Gate {
         let until = carried.shut_until(names);
         let opens = if until > now && until < Time::MAX { until } else { 0 };
         move_time(times, &mut carried.opens, opens, Opens::Keeper(message));
-        if until <= now {
-            offered[usize::from(carried.keyed)].insert(ticket);
-        } else {
-            offered[usize::from(carried.keyed)].remove(&ticket);
+        match until <= now {
+            true => show(offered, groups, carried.keyed, ticket),
+            false => withdraw(offered, groups, carried.keyed, ticket),
         }
-    }
-
-    /// Offers the first in line of a name, if that has room.
-    fn offer(&mut self, at: u32, now: Time) {
-        if !self.names[at as usize].is_awaited() {
-            return;
-        }
-        let keeper = self.names[at as usize].keeper;
-        if keeper != NONE {
-            self.advance(keeper, now);
-        }
-        let name = &mut self.names[at as usize];
-        if name.has_room(now) {
-            for (line, offered) in name.line.iter_mut().zip(&mut self.offered) {
-                offered.extend(line.pop_first());
-            }
-        }
-        schedule(&mut self.times, &mut self.names, at, now);
-    }
-
-    fn offer_all(&mut self, message: u32, now: Time) {
-        let names = self.carried[&message].names;
-        names.iter().for_each(|&at| self.offer(at, now));
     }
 
     /// A message that has room is leased, and charged to its rates.
@@ -339,20 +332,32 @@ impl Gate {
         names.iter().for_each(|&at| self.offer(at, now));
     }
 
-    /// Whatever it waited for is forgotten.
-    fn come_up(&mut self, message: u32) {
-        let Gate { carried, names, offered, times, .. } = self;
-        let carried = carried.get_mut(&message).expect("it has names");
-        if carried.waits_for != NONE {
-            self.waiting -= 1;
-            let name = &mut names[carried.waits_for as usize];
-            name.waiting -= u32::from(!carried.keeps);
-            move_time(times, &mut carried.opens, 0, Opens::Keeper(message));
-            if let Some(ticket) = carried.ticket.take() {
-                offered[usize::from(carried.keyed)].remove(&ticket);
-                name.line[usize::from(carried.keyed)].remove(&ticket);
+    /// A message is granted to a consumer that asked for this kind: its group uses a turn, also among those that wait
+    /// for the same name.
+    pub fn take_turn(&mut self, ticket: Ticket, kind: Kind, keyed: bool) {
+        let turn = self.groups.take_turn(ticket.message, kind, keyed, ticket.rank);
+        if let Some(carried) = self.carried.get(&ticket.message) {
+            if carried.waits_for != NONE && !carried.keeps {
+                let line = &mut self.names[carried.waits_for as usize].line[usize::from(keyed)];
+                line.take_turn(turn, ticket.rank, self.groups.era());
             }
         }
+    }
+
+    /// Whatever it waited for is forgotten.
+    fn come_up(&mut self, message: u32) {
+        let carried = self.carried.get_mut(&message).expect("it has names");
+        if carried.waits_for != NONE {
+            self.waiting -= 1;
+            if carried.keeps {
+                move_time(&mut self.times, &mut carried.opens, 0, Opens::Keeper(message));
+                let ticket = carried.ticket.take().expect("a keeper waits");
+                withdraw(&mut self.offered, &mut self.groups, carried.keyed, ticket);
+            } else {
+                self.leave_line(message);
+            }
+        }
+        let carried = self.carried.get_mut(&message).expect("it has names");
         (carried.waits_for, carried.passed) = (NONE, 0);
         (carried.keeps, carried.slots) = (false, 0);
     }
@@ -372,8 +377,18 @@ impl Gate {
         names.iter().for_each(|&at| self.offer(at, now));
     }
 
-    /// A message is settled or cancelled, and is not leased.
-    pub fn leave(&mut self, message: u32, now: Time) {
+    /// A message with names or a group is settled or cancelled, and is not leased. `ready`: it is among those that
+    /// can be leased.
+    pub fn leave(&mut self, ticket: Ticket, keyed: bool, ready: bool, now: Time) {
+        let message = ticket.message;
+        self.leave_names(message, now);
+        if !self.groups.is_idle() {
+            self.groups.leave(ticket, keyed, ready);
+        }
+        self.messages -= 1;
+    }
+
+    fn leave_names(&mut self, message: u32, now: Time) {
         let Some(carried) = self.carried.get(&message) else { return };
         let names = carried.names;
         if carried.waits_for != NONE {
@@ -388,43 +403,10 @@ impl Gate {
             self.idle += usize::from(name.unsettled == 0);
         }
         if self.carried.is_empty() && self.names.len() > 4 * IDLE && !self.keeps_times {
-            *self = Gate::new(&std::mem::take(&mut self.limits));
+            self.forget_names();
         } else if self.idle > IDLE {
             names.iter().for_each(|&at| self.forget(at, now));
             self.forget_rested(now);
-        }
-    }
-
-    /// Forgets a name that no message has, now or when its rate is as if nothing had been granted.
-    fn forget(&mut self, at: u32, now: Time) {
-        let name = &mut self.names[at as usize];
-        // It may be forgotten already.
-        if name.unsettled > 0 || name.text.is_empty() || name.rests > 0 {
-            return;
-        }
-        if name.known_until() > now {
-            name.rests = name.known_until();
-            self.resting.insert((name.rests, at));
-            return;
-        }
-        let hash = name.hash;
-        name.text = Box::default();
-        if let Ok(entry) = self.places.find_entry(hash, |&place| place == at) {
-            entry.remove();
-        }
-        self.free.push(at);
-        self.idle -= 1;
-    }
-
-    /// Forgets names that rested, a few for each message that leaves.
-    fn forget_rested(&mut self, now: Time) {
-        for _ in 0..=NAMES {
-            let Some(&(time, at)) = self.resting.first().filter(|(time, _)| *time <= now) else {
-                return;
-            };
-            self.resting.remove(&(time, at));
-            self.names[at as usize].rests = 0;
-            self.forget(at, now);
         }
     }
 
@@ -449,14 +431,14 @@ impl Gate {
     }
 
     /// A keeper keeps nothing any more: a key of it was paused, or there are other limits. It is ready as if it
-    /// had just become so. Returns its ticket, and whether it has keys.
-    pub fn release(&mut self, message: u32, now: Time) -> Option<(Ticket, bool)> {
+    /// had just become so. Returns its ticket.
+    pub fn release(&mut self, message: u32, now: Time) -> Option<Ticket> {
         let carried = &self.carried[&message];
         carried.drop_kept(&mut self.names);
-        let (ticket, keyed) = (carried.ticket, carried.keyed);
+        let ticket = carried.ticket;
         self.come_up(message);
         self.offer_all(message, now);
-        ticket.map(|ticket| (ticket, keyed))
+        ticket
     }
 
     /// Other limits, from now on. Nothing keeps slots.
@@ -470,65 +452,20 @@ impl Gate {
         (0..self.names.len() as u32).for_each(|at| self.offer(at, now));
     }
 
-    /// The names of a message that refuse it.
-    pub fn full(&self, message: u32, now: Time) -> impl Iterator<Item = Full<'_>> {
-        let carried = self.carried.get(&message);
-        let names = carried.into_iter().flat_map(|carried| carried.names.iter());
-        names.map(|&at| &self.names[at as usize]).filter_map(move |name| {
-            let mine = name.kept && name.keeper == message;
-            let lacks_slot = !mine && !name.has_slot();
-            let until = name.shut_until(mine);
-            let full = Full {
-                name: &name.text,
-                most: name.most,
-                leased: name.leased,
-                keeper: Some(name.keeper).filter(|_| name.kept && !mine),
-                wait: until.checked_sub(now).filter(|&wait| wait > 0 && until < Time::MAX),
-                lacks_slot,
-            };
-            (lacks_slot || until > now).then_some(full)
-        })
-    }
-
-    /// Returns whether a message has this name.
-    pub fn has_name(&self, message: u32, name: &[u8]) -> bool {
-        let Some(at) = self.place_of(KeyRef::new(name).hash, name) else { return false };
-        self.carried.get(&message).is_some_and(|carried| carried.names.contains(&at))
-    }
-
-    /// Frees the memory kept for future messages; no message has a name.
+    /// Frees the memory kept for future messages; no message has a name or a group.
     pub fn compact(&mut self) {
+        self.groups.compact();
         if !self.keeps_times {
-            *self = Gate::new(&self.limits);
+            self.forget_names();
         }
     }
 
     /// Bytes of its tables, about.
     pub fn bytes(&self) -> usize {
-        self.carried.len() * OF_A_MESSAGE + self.places.len() * OF_A_NAME
+        self.groups.bytes() + self.carried.len() * OF_A_MESSAGE + self.places.len() * OF_A_NAME
     }
-}
-
-/// Notes when time opens a name to those in its line.
-fn schedule(times: &mut BTreeSet<(Time, Opens)>, names: &mut [Name], at: u32, now: Time) {
-    let name = &mut names[at as usize];
-    let opens = name.opens_at(now);
-    move_time(times, &mut name.opens, opens, Opens::Line(at));
-}
-
-fn move_time(times: &mut BTreeSet<(Time, Opens)>, from: &mut Time, to: Time, opens: Opens) {
-    if *from == to {
-        return;
-    }
-    if *from > 0 {
-        times.remove(&(*from, opens));
-    }
-    if to > 0 {
-        times.insert((to, opens));
-    }
-    *from = to;
 }
 
 /// Bytes of a message's names and of its place in a line; of a name.
 const OF_A_MESSAGE: usize = 120;
-const OF_A_NAME: usize = 256;
+const OF_A_NAME: usize = 288;

@@ -8,6 +8,7 @@
 //! | `lane`, `barrier` | which message is in front of which |
 //! | `ready`, `pauses` | messages that can be leased, and messages set aside |
 //! | `gate` | concurrency limits and rates, and messages that wait for room in one |
+//! | `groups` | fair groups and their turns |
 //! | `delays` | messages that wait for their time |
 //! | `numbers` | ids and sequences, and their times |
 //! | `counts` | counts of messages and events |
@@ -22,6 +23,7 @@ pub(super) mod dedup;
 pub(super) mod delays;
 pub mod feed;
 pub(super) mod gate;
+pub(super) mod groups;
 mod index;
 pub(super) mod lane;
 pub(super) mod leases;

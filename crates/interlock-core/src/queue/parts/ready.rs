@@ -14,15 +14,26 @@ use crate::queue::types::Kind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket {
     /// Priority, negated: the smallest ticket is leased first.
-    rank: i16,
+    pub rank: i16,
     pub sequence: u64,
     pub message: u32,
+}
+
+/// The rank of a priority: the smallest is leased first.
+#[inline]
+pub fn rank_of(priority: i8) -> i16 {
+    -i16::from(priority)
 }
 
 impl Ticket {
     #[inline]
     pub fn new(priority: i8, sequence: u64, message: u32) -> Self {
-        Ticket { rank: -i16::from(priority), sequence, message }
+        Ticket { rank: rank_of(priority), sequence, message }
+    }
+
+    /// A ticket before all of its rank.
+    pub fn before(rank: i16) -> Self {
+        Ticket { rank, sequence: 0, message: 0 }
     }
 }
 
@@ -162,6 +173,25 @@ impl ReadySet {
             }
         }
         oldest
+    }
+
+    /// The highest priority, negated, of all tickets for which `valid` holds.
+    pub fn first_rank(&self, valid: impl Fn(&Ticket) -> bool) -> Option<i16> {
+        if self.live == 0 {
+            return None;
+        }
+        let is_valid = |rank: i16, &(sequence, message): &(u64, u32)| {
+            valid(&Ticket { rank, sequence, message })
+        };
+        let has = |rank: i16, heap: &Heap| heap.iter().any(|Reverse(entry)| is_valid(rank, entry));
+        let ranked = |(rank, heap): &&(i16, Heap)| has(*rank, heap);
+        let plain = || self.fresh.iter().any(|entry| is_valid(0, entry)) || has(0, &self.later);
+        let urgent = self.ranked.iter().take_while(|(rank, _)| *rank < 0).find(ranked);
+        match urgent {
+            Some((rank, _)) => Some(*rank),
+            None if plain() => Some(0),
+            None => self.ranked.iter().find(ranked).map(|(rank, _)| *rank),
+        }
     }
 
     /// Removes the first ticket for which `valid` holds.
@@ -364,6 +394,19 @@ impl Ready {
         match (keyed, unkeyed) {
             (Some(a), Some(b)) => Some(if a.1 < b.1 { a } else { b }),
             (a, b) => a.or(b),
+        }
+    }
+
+    /// The first tickets of messages without keys, and of those with keys, for which `valid` holds.
+    pub fn fronts(&mut self, valid: impl Fn(&Ticket) -> bool) -> [Option<Ticket>; 2] {
+        [self.unkeyed.peek(&valid), self.keyed.peek(&valid)]
+    }
+
+    /// See [`ReadySet::first_rank`].
+    pub fn first_rank(&self, keyed: bool, valid: impl Fn(&Ticket) -> bool) -> Option<i16> {
+        match keyed {
+            true => self.keyed.first_rank(valid),
+            false => self.unkeyed.first_rank(valid),
         }
     }
 

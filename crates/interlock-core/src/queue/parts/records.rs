@@ -43,6 +43,7 @@ pub struct Removed<P> {
     pub payload: Option<P>,
     pub first_edge: u32,
     pub state: Option<State>,
+    pub priority: i8,
     pub flags: u8,
     /// Slot of the data that only few messages have, for `take_extra`.
     extra: u32,
@@ -115,8 +116,8 @@ impl<P> Records<P> {
     pub fn remove(&mut self, at: u32) -> Removed<P> {
         let removed = self.messages.take(at, |message| {
             let payload = message.payload.take();
-            let Message { id, first_edge, extra, state, flags, .. } = *message;
-            Removed { id, payload, first_edge, state, flags, extra }
+            let Message { id, first_edge, extra, state, priority, flags, .. } = *message;
+            Removed { id, payload, first_edge, state, priority, flags, extra }
         });
         let messages = &self.messages;
         self.places.remove(removed.id, at, |place| messages[place].id);

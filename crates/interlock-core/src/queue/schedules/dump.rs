@@ -27,16 +27,16 @@ use crate::queue::parts::dead::Dead;
 use crate::queue::parts::slab::NONE;
 use crate::queue::scheduler::Scheduler;
 use crate::queue::schedules::bytes::{number, option, string};
-use crate::queue::types::message::{
-    Extra, Message, BARRIER, BEHIND_BARRIER, KEYED, LIMITED, PAUSED, QUIET, REFUSED,
-};
+use crate::queue::types::message::{Extra, Message, GROUPED, LIMITED};
 use crate::queue::types::options::{NEWEST, NUMBERS};
 use crate::queue::types::{Options, Retry, RetryPart, State, Stats, Then};
 
 /// The first byte of a dump. A change of the form takes the next number, and `restore` continues to
 /// read the older ones; `wire/options.toml` says which one a new option came with.
 pub(in crate::queue) const VERSION: u8 = if NEWEST > FORM { NEWEST } else { FORM };
-const FORM: u8 = 5;
+const FORM: u8 = 6;
+/// The last one without groups.
+pub(in crate::queue) const BEFORE_GROUPS: u8 = 5;
 /// The last one without rates.
 pub(in crate::queue) const BEFORE_RATES: u8 = 4;
 /// The last one without concurrency limits.
@@ -67,9 +67,6 @@ pub(in crate::queue) const LANE_UNFINISHED: u8 = 2;
 pub(in crate::queue) const EDGE_SHARED: u64 = 1;
 pub(in crate::queue) const EDGE_GRANTED: u64 = 2;
 
-pub(in crate::queue) const FLAGS: u8 =
-    KEYED | BARRIER | BEHIND_BARRIER | PAUSED | QUIET | LIMITED | REFUSED;
-
 impl<P> Scheduler<P> {
     /// Appends the queue to `out`; `payload` appends one payload, which need not say how long it is.
     pub fn dump(&self, out: &mut Vec<u8>, mut payload: impl FnMut(&P, &mut Vec<u8>)) {
@@ -87,6 +84,7 @@ impl<P> Scheduler<P> {
             sized(out, |out| payload(message.payload.as_ref().expect("a payload"), out));
         }
         self.gate.dump_times(self.now, out);
+        self.gate.dump_places(out);
         self.dump_batches(out);
         self.dump_barriers(out);
         ids(out, self.ready.late());
@@ -191,6 +189,9 @@ impl<P> Scheduler<P> {
             number(out, waits_for);
             out.extend_from_slice(&[passed, u8::from(keeps), slots]);
         }
+        if message.flags & GROUPED != 0 {
+            string(out, self.gate.groups.text_of(at));
+        }
     }
 
     /// Leases of many messages, each with the ids of those that are still out, in order.
@@ -293,6 +294,7 @@ fn write_options(out: &mut Vec<u8>, options: &Options) {
         number(out, (one.get)(options));
     }
     string(out, &options.limits.bytes());
+    string(out, &options.weights.bytes());
 }
 
 fn write_retry(out: &mut Vec<u8>, retry: &Retry) {
@@ -339,6 +341,7 @@ pub(in crate::queue) fn kept_stats(stats: &mut Stats) -> [&mut u64; 17] {
         held,
         dead: _,
         limited: _,
+        groups: _,
         puts,
         leases,
         acks,
@@ -393,6 +396,7 @@ fn write_dead<P>(out: &mut Vec<u8>, dead: &Dead<P>) {
     out.push(u8::from(retry.is_some()));
     retry.iter().for_each(|retry| write_retry_part(out, retry));
     string(out, &dead.limit);
+    string(out, &dead.group);
 }
 
 pub(in crate::queue) const STATES: [State; 6] =

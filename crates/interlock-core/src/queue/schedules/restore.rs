@@ -8,18 +8,19 @@ use crate::key::{Key, KeyRef};
 use crate::queue::parts::batches::Told;
 use crate::queue::parts::dead::Dead;
 use crate::queue::parts::delays::DelayedKeys;
+use crate::queue::parts::groups::SavedPlace;
 use crate::queue::parts::lane::Lanes;
 use crate::queue::parts::ready::Ticket;
 use crate::queue::parts::slab::NONE;
 use crate::queue::scheduler::{Handle, Scheduler};
 use crate::queue::schedules::bytes::{Damaged, Reader};
 use crate::queue::schedules::dump::{
-    kept_stats, ATTEMPT, BEFORE_LIMITS, BEFORE_MARK, BEFORE_RATES, DEDUP, EDGE_GRANTED,
-    EDGE_SHARED, ERROR, FIRST_COUNTS, FIRST_VERSION, FLAGS, LANE_PAUSED, LANE_UNFINISHED,
+    kept_stats, ATTEMPT, BEFORE_GROUPS, BEFORE_LIMITS, BEFORE_MARK, BEFORE_RATES, DEDUP,
+    EDGE_GRANTED, EDGE_SHARED, ERROR, FIRST_COUNTS, FIRST_VERSION, LANE_PAUSED, LANE_UNFINISHED,
     LEASE_OF_BATCH, LEASE_TIMED, RETRY, SEQUENCE, SIZE, STATES, SUSPECT, VERSION, WINDOW,
 };
-use crate::queue::types::limits::{names_of, Limits};
-use crate::queue::types::message::{Message, BARRIER, KEYED, LIMITED, PAUSED, REFUSED};
+use crate::queue::types::limits::{names_of, Limits, Weights, BETWEEN};
+use crate::queue::types::message::{Message, BARRIER, GROUPED, KEYED, LIMITED, PAUSED, REFUSED};
 use crate::queue::types::options::NUMBERS;
 use crate::queue::types::{Options, Retry, RetryPart, State, Stats, Then};
 
@@ -77,9 +78,19 @@ impl<P> Scheduler<P> {
         if version > BEFORE_RATES {
             s.gate.restore_times(&mut reader)?;
         }
+        let (mut turn, mut places) = (0, Vec::new());
+        if version > BEFORE_GROUPS {
+            turn = reader.number("turn")?;
+            for _ in 0..reader.number("count of places")? {
+                places.push(SavedPlace::read(&mut reader)?);
+            }
+        }
         placed.sort_unstable_by_key(|message: &Placed<'_>| message.sequence);
         for message in &mut placed {
             s.restore_place(message, &lanes)?;
+        }
+        if !s.gate.restore_places(turn, &places) {
+            return reader.damaged("place of a group that has messages");
         }
         s.gate.restored(s.now);
         s.restore_batches(&mut reader, version)?;
@@ -158,11 +169,7 @@ impl<P> Scheduler<P> {
         let state = reader.byte("state")?;
         let priority = reader.byte("priority")? as i8;
         let Some(&state) = STATES.get(usize::from(state)) else { return reader.damaged("state") };
-        if id == 0
-            || id >= self.numbers.next()
-            || flags & !FLAGS != 0
-            || self.records.find(id).is_some()
-        {
+        if id == 0 || id >= self.numbers.next() || self.records.find(id).is_some() {
             return reader.damaged("message");
         }
         let (mut hold, mut due, mut lease) = (0, 0, None);
@@ -204,18 +211,27 @@ impl<P> Scheduler<P> {
         }
         self.restore_extra(reader, at)?;
         let mut waits = (0, 0, false, 0);
+        let (mut names, mut group): (&[u8], &[u8]) = (b"", b"");
         if flags & LIMITED != 0 {
-            let names = reader.string("limit names")?;
+            names = reader.string("limit names")?;
             if names_of(names).is_none() {
                 return reader.damaged("limit names");
             }
-            self.gate.enter(at, names);
             waits = (
                 reader.number("limit that a message waits for")?,
                 reader.byte("count of refusals")?,
                 reader.byte("keeper")? != 0,
                 reader.byte("count of kept slots")?,
             );
+        }
+        if flags & GROUPED != 0 {
+            group = reader.string("group")?;
+            if group.is_empty() || group.contains(&BETWEEN) {
+                return reader.damaged("group");
+            }
+        }
+        if flags & (LIMITED | GROUPED) != 0 {
+            self.gate.enter(at, (names, group), flags & KEYED != 0, priority);
         }
         if let Some((edges, count)) = here {
             placed.push(Placed { sequence: self.records.sequence(at), at, edges, count, waits });
@@ -301,9 +317,9 @@ impl<P> Scheduler<P> {
         let message = &self.records[at];
         if message.state == Some(State::Ready) && message.flags & PAUSED == 0 {
             let ticket = Ticket::new(message.priority, placed.sequence, at);
-            let keyed = message.flags & KEYED != 0;
-            if message.flags & REFUSED == 0 {
-                self.ready.push(keyed, ticket, true);
+            let (flags, keyed) = (message.flags, message.flags & KEYED != 0);
+            if flags & REFUSED == 0 {
+                self.push_ready(ticket, flags, true);
             } else if !self.gate.restore_waiting(at, placed.waits, ticket, keyed) {
                 return reader.damaged("limit that a message can wait for");
             }
@@ -470,6 +486,9 @@ fn read_options(reader: &mut Reader<'_>, version: u8) -> Result<Options, Damaged
     if version > BEFORE_LIMITS {
         options.limits = Limits::restored(reader, "limits")?;
     }
+    if version > BEFORE_GROUPS {
+        options.weights = Weights::restored(reader, "weights")?;
+    }
     Ok(options)
 }
 
@@ -524,6 +543,7 @@ fn read_dead(reader: &mut Reader<'_>, version: u8) -> Result<Dead<()>, Damaged> 
         died_at: reader.number("time of a dead letter")?,
         retry: None,
         limit: Vec::new(),
+        group: Vec::new(),
         payload: (),
     };
     if reader.byte("policy of a dead letter")? != 0 {
@@ -531,6 +551,9 @@ fn read_dead(reader: &mut Reader<'_>, version: u8) -> Result<Dead<()>, Damaged> 
     }
     if version > BEFORE_LIMITS {
         dead.limit = reader.string("limit names of a dead letter")?.to_vec();
+    }
+    if version > BEFORE_GROUPS {
+        dead.group = reader.string("group of a dead letter")?.to_vec();
     }
     Ok(dead)
 }

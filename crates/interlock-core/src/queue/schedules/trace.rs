@@ -25,7 +25,7 @@ use crate::queue::parts::watch::Watch;
 use crate::queue::scheduler::{Grant, Handle, NoRoom, Placed, Put, Scheduler};
 use crate::queue::schedules::bytes::Damaged;
 use crate::queue::schedules::trace_text::Schedule;
-use crate::queue::types::limits::{Limits, BETWEEN};
+use crate::queue::types::limits::{Limits, Weights, BETWEEN};
 use crate::queue::types::{Explained, Hot, Kind, Options, RevokeThen, Stats, Time};
 
 /// One call to the scheduler, in the words of the contract.
@@ -101,6 +101,10 @@ pub enum Call {
     Limits {
         limits: Limits,
     },
+    /// Declares other weights of groups (clause 28).
+    Weights {
+        weights: Weights,
+    },
     /// Closes a limit name for `delay` µs (clause 27).
     CloseLimit {
         name: Vec<u8>,
@@ -139,6 +143,8 @@ pub struct PutCall {
     pub size: u64,
     /// Names of concurrency limits.
     pub limit: Vec<Vec<u8>>,
+    /// Its group; empty: none.
+    pub group: Vec<u8>,
 }
 
 /// The answer of the scheduler.
@@ -208,6 +214,7 @@ impl From<&Put<'_>> for PutCall {
                 [] => Vec::new(),
                 names => names.split(|&byte| byte == BETWEEN).map(<[u8]>::to_vec).collect(),
             },
+            group: put.group.to_vec(),
         }
     }
 }
@@ -320,6 +327,10 @@ impl Runner {
                 s.set_limits(now, limits.clone());
                 Answer::Done
             }
+            Call::Weights { weights } => {
+                s.set_weights(now, weights.clone());
+                Answer::Done
+            }
             Call::CloseLimit { name, delay } => {
                 s.close_limit(now, name, *delay);
                 Answer::Done
@@ -364,6 +375,7 @@ fn named<'a>(put: &'a PutCall, keys: &'a [Vec<KeyRef<'a>>; 2], limit: &'a [u8]) 
         retry: None,
         window: None,
         limit,
+        group: &put.group,
     }
 }
 

@@ -135,6 +135,9 @@ impl Display for Step {
             Call::Limits { limits } => {
                 line.unless(limits.is_empty(), "limits", escape(&limits.bytes()));
             }
+            Call::Weights { weights } => {
+                line.unless(weights.is_empty(), "weights", escape(&weights.bytes()));
+            }
             Call::CloseLimit { name, delay } => {
                 line.field("name", escape(name));
                 line.field("delay", delay);
@@ -201,6 +204,7 @@ impl Line {
         self.unless(!put.barrier, "barrier", put.barrier);
         self.unless(put.size == 0, "size", put.size);
         self.keys("limit", &put.limit);
+        self.unless(put.group.is_empty(), "group", escape(&put.group));
     }
 }
 
@@ -216,6 +220,7 @@ fn options_line(options: &Options, rules: &Rules) -> String {
         line.field(one.name, (one.get)(options));
     }
     line.unless(options.limits.is_empty(), "limits", escape(&options.limits.bytes()));
+    line.unless(options.weights.is_empty(), "weights", escape(&options.weights.bytes()));
     line.field("retry.attempts", or_none(retry.attempts.as_ref()));
     line.field("retry.first", retry.first);
     line.field("retry.factor", retry.factor);
@@ -294,6 +299,7 @@ fn name(call: &Call) -> &'static str {
         Call::Pause { .. } => "pause",
         Call::Resume { .. } => "resume",
         Call::Limits { .. } => "limits",
+        Call::Weights { .. } => "weights",
         Call::CloseLimit { .. } => "close_limit",
         Call::Explain { .. } => "explain",
         Call::ExplainKey { .. } => "explain_key",

@@ -1,17 +1,23 @@
-//! The declared limits of a queue: concurrency limits (clause 26) and rates (clause 27).
+//! The declared values of names: concurrency limits (clause 26) and rates (clause 27) of limit names, weights of
+//! groups (clause 28).
 //!
 //! ```
-//! use interlock_core::queue::types::limits::{Limits, Rate};
+//! use interlock_core::queue::types::limits::{Limits, Rate, Weights};
 //!
 //! let limits = Limits::parse(b"tenant:*=2\x1fbank=4\x1fapi=10/1000000:20").unwrap();
 //! assert_eq!(limits.text(), "api=10/1000000:20\x1fbank=4\x1ftenant:*=2");
 //! assert_eq!([limits.most(b"bank"), limits.most(b"tenant:7")], [Some(4), Some(2)]);
 //! assert_eq!(limits.rate(b"api"), Some(Rate { interval: 100_000, tolerance: 1_900_000 }));
 //! assert_eq!((limits.most(b"banks"), limits.rate(b"bank")), (None, None));
+//!
+//! let weights = Weights::parse(b"free:*=2\x1facme=3").unwrap();
+//! let of = [b"acme".as_slice(), b"free:7", b"zoo"].map(|group| weights.weight(group));
+//! assert_eq!(of, [3, 2, 1]);
 //! ```
 
 use std::fmt::{self, Display, Formatter};
 
+use crate::limits::MAX_WEIGHT;
 use crate::queue::schedules::bytes::{Damaged, Reader};
 use crate::queue::types::Time;
 
@@ -22,9 +28,19 @@ const MOST: u64 = 1_000_000_000;
 /// Longest time that a burst may take to come back, and longest time of a rate, µs.
 const LONGEST: u64 = 1_000_000_000_000_000;
 
-/// The value declared for a name.
+/// A value that is declared for a name.
+pub trait Value: Copy + Display + Ord {
+    /// Reads it.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the entry that has it.
+    fn parse(text: &[u8]) -> Result<Self, &'static str>;
+}
+
+/// The limit of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Value {
+pub enum Limit {
     /// Number of messages that may be leased at once.
     Most(u32),
     /// Number of grants in a time, µs, and how many of them at once.
@@ -47,12 +63,12 @@ impl Rate {
     }
 }
 
-impl Value {
+impl Value for Limit {
     fn parse(text: &[u8]) -> Result<Self, &'static str> {
         if !text.contains(&b'/') {
             let most = whole(text).filter(|&most| (1..=MOST).contains(&most));
             return most
-                .map(|most| Value::Most(most as u32))
+                .map(|most| Limit::Most(most as u32))
                 .ok_or("has a number that is not 1 to 1,000,000,000");
         }
         let rate = || {
@@ -63,30 +79,59 @@ impl Value {
             let fits = counts
                 && (count..=LONGEST).contains(&per)
                 && per.div_ceil(count).saturating_mul(burst) <= LONGEST;
-            fits.then_some(Value::Rate { count: count as u32, per, burst: burst as u32 })
+            fits.then_some(Limit::Rate { count: count as u32, per, burst: burst as u32 })
         };
         rate().ok_or("has a rate that is not N/PER:BURST, or is out of range")
     }
 }
 
-impl Display for Value {
+impl Display for Limit {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Value::Most(most) => write!(f, "{most}"),
-            Value::Rate { count, per, burst } => write!(f, "{count}/{per}:{burst}"),
+            Limit::Most(most) => write!(f, "{most}"),
+            Limit::Rate { count, per, burst } => write!(f, "{count}/{per}:{burst}"),
         }
     }
 }
 
-/// Names and prefixes, each with a number or a rate.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// By name; a prefix ends in `*`.
-    entries: Vec<(Box<[u8]>, Value)>,
+/// The weight of a group: the number of messages of its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Weight(u32);
+
+impl Value for Weight {
+    fn parse(text: &[u8]) -> Result<Self, &'static str> {
+        let weight = whole(text).filter(|&weight| (1..=u64::from(MAX_WEIGHT)).contains(&weight));
+        weight.map(|weight| Weight(weight as u32)).ok_or("has a number that is not 1 to 1,000")
+    }
 }
 
-impl Limits {
-    /// Reads a declaration: entries `NAME=N`, or `NAME=N/PER:BURST` with PER in µs.
+impl Display for Weight {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Names and prefixes, each with a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared<V> {
+    /// By name; a prefix ends in `*`.
+    entries: Vec<(Box<[u8]>, V)>,
+}
+
+/// The limits and rates of a queue's limit names.
+pub type Limits = Declared<Limit>;
+
+/// The weights of a queue's groups.
+pub type Weights = Declared<Weight>;
+
+impl<V> Default for Declared<V> {
+    fn default() -> Self {
+        Declared { entries: Vec::new() }
+    }
+}
+
+impl<V: Value> Declared<V> {
+    /// Reads a declaration: entries `NAME=VALUE`.
     ///
     /// # Errors
     ///
@@ -94,7 +139,7 @@ impl Limits {
     pub fn parse(text: &[u8]) -> Result<Self, &'static str> {
         let mut entries = Vec::new();
         if text.is_empty() {
-            return Ok(Limits { entries });
+            return Ok(Declared { entries });
         }
         for entry in text.split(|&byte| byte == BETWEEN) {
             let Some(at) = entry.iter().rposition(|&byte| byte == b'=') else {
@@ -103,19 +148,19 @@ impl Limits {
             if at == 0 {
                 return Err("has an empty name");
             }
-            entries.push((entry[..at].into(), Value::parse(&entry[at + 1..])?));
+            entries.push((entry[..at].into(), V::parse(&entry[at + 1..])?));
         }
         entries.sort();
         if entries.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             return Err("has a name twice");
         }
-        Ok(Limits { entries })
+        Ok(Declared { entries })
     }
 
     /// Like `parse`, from a dump.
     pub fn restored(from: &mut Reader<'_>, wanted: &'static str) -> Result<Self, Damaged> {
         let text = from.string(wanted)?;
-        Limits::parse(text).or_else(|_| from.damaged(wanted))
+        Declared::parse(text).or_else(|_| from.damaged(wanted))
     }
 
     /// Returns the declaration as text: sorted by name. Bytes that are not UTF-8 are replaced.
@@ -141,32 +186,8 @@ impl Limits {
         self.entries.is_empty()
     }
 
-    /// Returns whether a name may have a rate.
-    pub fn has_rates(&self) -> bool {
-        self.entries.iter().any(|(_, value)| matches!(value, Value::Rate { .. }))
-    }
-
-    /// Returns the number of messages of a name that may be leased at once. `None`: any number.
-    pub fn most(&self, name: &[u8]) -> Option<u32> {
-        match self.find(name)? {
-            Value::Most(most) => Some(most),
-            Value::Rate { .. } => None,
-        }
-    }
-
-    /// Returns the rate of a name. `None`: it has none.
-    pub fn rate(&self, name: &[u8]) -> Option<Rate> {
-        match self.find(name)? {
-            Value::Most(_) => None,
-            Value::Rate { count, per, burst } => {
-                let interval = per.div_ceil(count.into());
-                Some(Rate { interval, tolerance: interval * u64::from(burst - 1) })
-            }
-        }
-    }
-
     /// Returns the value for a name: that of the name itself, or else of its longest prefix.
-    fn find(&self, name: &[u8]) -> Option<Value> {
+    fn find(&self, name: &[u8]) -> Option<V> {
         if name.last() != Some(&b'*') {
             let at = self.entries.binary_search_by(|(known, _)| (**known).cmp(name));
             if let Ok(at) = at {
@@ -178,6 +199,39 @@ impl Limits {
             name.starts_with(prefix).then_some((prefix.len(), *value))
         });
         prefixes.max().map(|(_, value)| value)
+    }
+}
+
+impl Limits {
+    /// Returns whether a name may have a rate.
+    pub fn has_rates(&self) -> bool {
+        self.entries.iter().any(|(_, value)| matches!(value, Limit::Rate { .. }))
+    }
+
+    /// Returns the number of messages of a name that may be leased at once. `None`: any number.
+    pub fn most(&self, name: &[u8]) -> Option<u32> {
+        match self.find(name)? {
+            Limit::Most(most) => Some(most),
+            Limit::Rate { .. } => None,
+        }
+    }
+
+    /// Returns the rate of a name. `None`: it has none.
+    pub fn rate(&self, name: &[u8]) -> Option<Rate> {
+        match self.find(name)? {
+            Limit::Most(_) => None,
+            Limit::Rate { count, per, burst } => {
+                let interval = per.div_ceil(count.into());
+                Some(Rate { interval, tolerance: interval * u64::from(burst - 1) })
+            }
+        }
+    }
+}
+
+impl Weights {
+    /// Returns the number of messages of a group's turn. The group of messages without one is empty.
+    pub fn weight(&self, group: &[u8]) -> u32 {
+        self.find(group).map_or(1, |Weight(weight)| weight)
     }
 }
 
@@ -247,6 +301,21 @@ mod tests {
         assert_eq!(limits.rate(b"b"), Some(Rate { interval: 4, tolerance: 4 }));
         assert_eq!((limits.rate(b"a"), limits.most(b"b")), (None, None));
         assert!(limits.has_rates() && !Limits::parse(b"a=2").unwrap().has_rates());
+    }
+
+    #[test]
+    fn messages_without_a_group_have_the_weight_of_the_empty_prefix() {
+        assert_eq!(Weights::parse(b"*=7").unwrap().weight(b""), 7);
+        assert_eq!(Weights::parse(b"acme=7\x1fa*=2").unwrap().weight(b""), 1);
+    }
+
+    #[test]
+    fn a_weight_out_of_range_is_refused_with_the_reason() {
+        for value in ["0", "1001", "", "+1", "1/5:1"] {
+            let wrong = Err("has a number that is not 1 to 1,000");
+            assert_eq!(Weights::parse(format!("a={value}").as_bytes()), wrong, "{value}");
+        }
+        assert_eq!(Weights::parse(b"b=01000\x1fa=1").unwrap().text(), "a=1\x1fb=1000");
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub const QUIET: u8 = 16;
 pub const LIMITED: u8 = 32;
 /// Ready, but set aside because a limit of it is reached.
 pub const REFUSED: u8 = 64;
+/// It has a group.
+pub const GROUPED: u8 = 128;
 
 /// Tokens are below 2⁵³. Behind them `Extra::suspect` has room for a count.
 pub const SILENT: u32 = 56;

@@ -164,10 +164,23 @@ pub struct Node {
     pub due_in: Option<u64>,
     /// The queue, or a key of it, is paused: these keys, empty bytes for the queue itself.
     pub paused: Vec<Vec<u8>>,
+    /// The turn of its group, if it waits for nothing else but limits and pauses, and messages have groups.
+    pub turn: Option<Turn>,
     /// The concurrency limits that alone keep a ready message from being leased.
     pub limits: Vec<LimitFull>,
     /// The blockers that hold it up, one entry a key, in the order the put named them.
     pub blocked: Vec<Blocker>,
+}
+
+/// The place of a message by the turns of groups (clause 28).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Its group; empty: it has none.
+    pub group: Vec<u8>,
+    /// Ready messages of its group, whatever their priority, without those that wait for a limit.
+    pub ready: u64,
+    /// Groups that come before its own, at most 1,000.
+    pub ahead: u64,
 }
 
 /// A limit that refuses a message: it is reached, or its rate is used up, or it is closed (clauses 26 and 27).

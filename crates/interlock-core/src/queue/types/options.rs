@@ -3,7 +3,7 @@
 //! The options of a queue, and the list by which dumps and recordings visit them.
 
 use crate::limits::default;
-use crate::queue::types::limits::Limits;
+use crate::queue::types::limits::{Limits, Weights};
 use crate::queue::types::Retry;
 
 /// The options a queue was made with. A bound of 0 messages or bytes means none.
@@ -28,6 +28,10 @@ pub struct Options {
     /// prefix; the exact name, then the longest prefix, counts. Each name once; returned sorted by
     /// NAME.
     pub limits: Limits,
+    /// Weights of groups (clause 28): entries `GROUP=N`, separated by the byte 0x1F, N 1 to 1,000.
+    /// A GROUP that ends in `*` is a prefix; the exact group, then the longest prefix, counts, else
+    /// 1. Each GROUP once; returned sorted by GROUP.
+    pub weights: Weights,
 }
 
 impl Default for Options {
@@ -41,6 +45,7 @@ impl Default for Options {
             dedup_window: default::WINDOW,
             dead_ttl: default::DEAD_TTL,
             limits: Limits::default(),
+            weights: Weights::default(),
         }
     }
 }

@@ -54,11 +54,13 @@ pub struct Stats {
     /// Those of the ready messages that a lease call found waiting for a limit or a rate (clauses
     /// 26 and 27).
     pub limited: u64,
+    /// Groups with unsettled messages (clause 28).
+    pub groups: u64,
 }
 
 impl Stats {
     /// Returns each count with its name, in the order of the fields.
-    pub fn named(&self) -> [(&'static str, u64); 24] {
+    pub fn named(&self) -> [(&'static str, u64); 25] {
         let Stats {
             unsettled,
             bytes,
@@ -84,6 +86,7 @@ impl Stats {
             messages_expired,
             dead_expired,
             limited,
+            groups,
         } = *self;
         [
             ("unsettled", unsettled),
@@ -110,6 +113,7 @@ impl Stats {
             ("messages_expired", messages_expired),
             ("dead_expired", dead_expired),
             ("limited", limited),
+            ("groups", groups),
         ]
     }
 }

@@ -18,6 +18,8 @@ pub struct Given<'a> {
     pub retry: Option<&'a RetryPart>,
     /// Its limit names, joined.
     pub limit: Vec<u8>,
+    /// Its group; empty: none.
+    pub group: &'a [u8],
 }
 
 impl Given<'_> {
@@ -50,6 +52,7 @@ impl Given<'_> {
             MessageOption::Result => Some(self.result).filter(|&span| span > 0).map(number),
             MessageOption::Quiet => yes(self.quiet),
             MessageOption::Limit => Some(self.limit.clone()).filter(|names| !names.is_empty()),
+            MessageOption::Group => Some(self.group.to_vec()).filter(|group| !group.is_empty()),
             MessageOption::Attempts => retry?.attempts.map(|most| number(most.unwrap_or(0).into())),
             MessageOption::First => retry?.first.map(number),
             MessageOption::Factor => retry?.factor.map(|by| number((by * 1000.0).round() as u64)),

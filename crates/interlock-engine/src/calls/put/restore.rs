@@ -126,6 +126,7 @@ impl Queue {
             retry: said.retry.as_deref(),
             window: said.window,
             limit: &said.limit,
+            group: said.group,
             ..Put::default()
         };
         let Stood { state, attempt, time, error, .. } = *stood;

@@ -30,6 +30,9 @@ FLAGS = {
         "limits and rates, such as bank=4,tenant:*=2,api=10/1s:20; none: no limits",
         "LIST",
     ),
+    "weights": Flag(
+        "--weights", "messages of a group's turn, such as acme=3,free:*=1; none: one each", "LIST"
+    ),
     "attempts": Flag("--attempts", "total attempts of a message; none: unlimited", "N"),
     "first": Flag("--first", "seconds of backoff after the first failure", "SECONDS"),
     "factor": Flag("--factor", "factor by which each further backoff grows, 1 or more", "NUMBER"),
@@ -112,8 +115,10 @@ def typed(name: str, text: str) -> object:
         if text not in ("true", "false"):
             raise ValueError(f"--jitter is {text!r}; allowed: true, false")
         return text == "true"
-    if FLAGS[name].metavar == "LIST":
+    if name == "limits":
         return _limits(text)
+    if name == "weights":
+        return _weights(text)
     if FLAGS[name].metavar == "WORD":
         return text
     if text == "none" and any(o.argument == name and o.unbounded for o in (*OPTIONS, *POLICY)):
@@ -145,6 +150,19 @@ def _limits(text: str) -> dict[str, int | Rate]:
         except ValueError as error:
             said = str(error).removeprefix("Rate(): ")
             raise ValueError(f"--limits has {entry!r}: {said}") from None
+    return found
+
+
+def _weights(text: str) -> dict[str, int]:
+    """Return weights from ``acme=3,free:*=1``; ``none``: no weights."""
+    found: dict[str, int] = {}
+    for entry in text.split(",") if text != "none" else ():
+        group, _, weight = entry.strip().rpartition("=")
+        if not group or not weight.isdecimal():
+            raise ValueError(f"--weights has {entry!r}; allowed: GROUP=N, several joined by commas")
+        if group in found:
+            raise ValueError(f"--weights has {group!r} twice; allowed: each group once")
+        found[group] = int(weight)
     return found
 
 

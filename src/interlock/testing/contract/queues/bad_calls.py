@@ -372,6 +372,43 @@ async def a_wrong_rate_is_refused_with_the_reason(t: Trial) -> None:
 
 
 @clause(BAD_CALL)
+async def a_wrong_group_is_refused_with_the_reason(t: Trial) -> None:
+    q = t.queue()
+    for wrong, kind in ((7, TypeError), (b"a", TypeError), (["a"], TypeError), ("", ValueError)):
+        with raises(kind, "put(): group"):
+            await q.put("refused", group=wrong)
+        with raises(kind, "put_many(): group"):
+            await q.put_many(["refused"], group=wrong)
+    for beyond in ("a\x1fb", "x" * 1_025, "\ud800"):
+        with raises(ValueError, "put(): group"):
+            await q.put("refused", group=beyond)
+    await q.put("x", group="x" * 1_024)
+    assert await q.payloads() == ["x"]
+
+
+@clause(BAD_CALL)
+async def wrong_weights_are_refused_with_the_reason(t: Trial) -> None:
+    q = t.queue(weights={"a": 2})
+    await q.put_many(["a"] * 3, group="a")
+    await q.put("b", group="b")
+    for wrong, kind in (
+        (["a"], TypeError),
+        ({"a": "4"}, TypeError),
+        ({"a": True}, TypeError),
+        ({7: 1}, TypeError),
+        ({"a": 0}, ValueError),
+        ({"a": 1_001}, ValueError),
+        ({"": 1}, ValueError),
+        ({"a\x1fb": 1}, ValueError),
+    ):
+        with raises(kind, "weights"):
+            t.queue(weights=wrong)
+        with raises(kind, "weights"):
+            await q.configure(weights=wrong)
+    assert await q.payloads() == ["a", "a", "b", "a"]
+
+
+@clause(BAD_CALL)
 async def wrong_limits_are_refused_with_the_reason(t: Trial) -> None:
     q = t.queue(limits={"bank": 1})
     await q.put_many(range(2), limit="bank")

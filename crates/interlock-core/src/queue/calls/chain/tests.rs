@@ -7,7 +7,7 @@ use crate::queue::calls::chain::*;
 use crate::queue::parts::watch::Watch;
 use crate::queue::scheduler::{Grant, Put};
 use crate::queue::types::limits::Limits;
-use crate::queue::types::Options;
+use crate::queue::types::{Kind, Options};
 
 struct Bench(Scheduler<()>);
 

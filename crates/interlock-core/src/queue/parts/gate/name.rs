@@ -1,17 +1,12 @@
 //! The names that messages carry: what is leased, kept and charged of each.
 
-use std::collections::BTreeSet;
-
-use crate::queue::parts::ready::Ticket;
+use crate::queue::parts::gate::line::Line;
 use crate::queue::parts::slab::NONE;
 use crate::queue::types::limits::{Limits, Rate};
 use crate::queue::types::Time;
 
 /// Names of a message at most.
 pub(super) const NAMES: usize = 8;
-
-/// Messages in line: without keys, and with keys.
-pub(super) type Lines = [BTreeSet<Ticket>; 2];
 
 #[derive(Debug)]
 pub(super) struct Name {
@@ -35,7 +30,8 @@ pub(super) struct Name {
     pub keeper: u32,
     /// A slot, or a grant of the rate, is kept for the keeper.
     pub kept: bool,
-    pub line: Lines,
+    /// Messages without keys that wait for it, and those with keys.
+    pub line: [Line; 2],
     /// The time for which it is among the gate's times; 0: it is not.
     pub opens: Time,
     /// The time for which it is among the names to be forgotten; 0: it is not.
@@ -57,7 +53,7 @@ impl Name {
             waiting: 0,
             keeper: NONE,
             kept: false,
-            line: Lines::default(),
+            line: Default::default(),
             opens: 0,
             rests: 0,
         };

@@ -1,7 +1,9 @@
 //! A gate as it is dumped, and as it is restored.
 
+use crate::key::KeyRef;
 use crate::queue::parts::gate::name::Name;
 use crate::queue::parts::gate::Gate;
+use crate::queue::parts::groups::SavedPlace;
 use crate::queue::parts::ready::Ticket;
 use crate::queue::schedules::bytes::{number, string, Damaged, Reader};
 use crate::queue::types::limits::BETWEEN;
@@ -43,6 +45,40 @@ impl Gate {
         Ok(())
     }
 
+    /// Appends the places of groups.
+    pub fn dump_places(&self, out: &mut Vec<u8>) {
+        number(out, self.groups.turn());
+        let halves = self.names.iter().flat_map(|name| {
+            let lines = [false, true].into_iter().zip(&name.line);
+            lines.map(move |(keyed, line)| (&name.text[..], keyed, line))
+        });
+        let lines = halves.flat_map(|(name, keyed, line)| line.saved(name, keyed, &self.groups));
+        let places: Vec<SavedPlace<'_>> = match self.groups.is_idle() {
+            true => Vec::new(),
+            false => self.groups.saved().chain(lines).collect(),
+        };
+        number(out, places.len() as u64);
+        places.iter().for_each(|place| place.write(out));
+    }
+
+    /// Restores the places of groups, when all messages are restored. False: one is of a group without messages.
+    pub fn restore_places(&mut self, turn: u64, places: &[SavedPlace<'_>]) -> bool {
+        let lines = self.names.iter_mut().flat_map(|name| &mut name.line);
+        lines.for_each(|line| line.forget_plain_places());
+        self.groups.restore_turn(turn);
+        let era = self.groups.era();
+        places.iter().all(|saved| {
+            let Some(group) = self.groups.known(saved.group) else { return false };
+            if saved.name.is_empty() {
+                return self.groups.restore_place(group, saved);
+            }
+            self.place_of(KeyRef::new(saved.name).hash, saved.name).is_some_and(|at| {
+                let line = &mut self.names[at as usize].line[usize::from(saved.keyed)];
+                line.restore_place(group, saved, era)
+            })
+        })
+    }
+
     /// A leased message is restored.
     pub fn restore_leased(&mut self, message: u32) {
         for &at in self.carried[&message].names.iter() {
@@ -69,7 +105,6 @@ impl Gate {
         (carried.keeps, carried.slots) = (keeps, slots);
         (carried.ticket, carried.keyed) = (Some(ticket), keyed);
         if !keeps {
-            names[at as usize].waiting += 1;
             self.stand(message, ticket, keyed);
             return true;
         }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::{kind_name, revoke_then_name, then_name, KINDS, REVOKE_THENS, THENS};
 use crate::queue::schedules::trace::{Call, PutCall, Step};
-use crate::queue::types::limits::{Limits, BETWEEN};
+use crate::queue::types::limits::{Declared, Value, BETWEEN};
 use crate::queue::types::options::NUMBERS;
 use crate::queue::types::rules::{Rules, RULES};
 use crate::queue::types::{Kind, Options, Retry, RevokeThen};
@@ -42,7 +42,8 @@ pub(in crate::queue::schedules::trace_text) fn parse_options(
             return Err(fields.wrong(one.name, format!("{value} is too large")));
         }
     }
-    options.limits = fields.limits()?;
+    options.limits = fields.declared("limits")?;
+    options.weights = fields.declared("weights")?;
     fields.finish()?;
     if !options.retry.factor.is_finite() {
         return Err("options: retry.factor is not finite".into());
@@ -99,7 +100,8 @@ fn parse_call<'a>(name: &'a str, words: impl Iterator<Item = &'a str>) -> Result
         "discard" => Call::Discard { id: fields.number("id")? },
         "pause" => Call::Pause { key: fields.key("key")? },
         "resume" => Call::Resume { key: fields.key("key")? },
-        "limits" => Call::Limits { limits: fields.limits()? },
+        "limits" => Call::Limits { limits: fields.declared("limits")? },
+        "weights" => Call::Weights { weights: fields.declared("weights")? },
         "close_limit" => Call::CloseLimit {
             name: fields.key("name")?.ok_or("close_limit: no field name")?,
             delay: fields.number("delay")?,
@@ -144,6 +146,7 @@ fn parse_put(fields: &mut Fields<'_>) -> Result<PutCall, String> {
         barrier: fields.number_or("barrier", false)?,
         size: fields.number_or("size", 0)?,
         limit: fields.names()?,
+        group: fields.group()?,
     })
 }
 
@@ -243,9 +246,17 @@ impl<'a> Fields<'a> {
         value.split(',').map(|key| unescape(key).map_err(|why| self.wrong(name, why))).collect()
     }
 
-    fn limits(&mut self) -> Result<Limits, String> {
-        let text = self.key("limits")?.unwrap_or_default();
-        Limits::parse(&text).map_err(|why| self.wrong("limits", why))
+    fn declared<V: Value>(&mut self, name: &str) -> Result<Declared<V>, String> {
+        let text = self.key(name)?.unwrap_or_default();
+        Declared::parse(&text).map_err(|why| self.wrong(name, why))
+    }
+
+    fn group(&mut self) -> Result<Vec<u8>, String> {
+        let group = self.key("group")?.unwrap_or_default();
+        if group.contains(&BETWEEN) {
+            return Err(self.wrong("group", "has the byte 0x1F"));
+        }
+        Ok(group)
     }
 
     fn names(&mut self) -> Result<Vec<Vec<u8>>, String> {

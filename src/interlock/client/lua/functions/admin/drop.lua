@@ -32,6 +32,7 @@ local function open_ended(q)
   for _, name in ipairs(redis_call('ZRANGE', q.sn, 0, -1)) do
     add('lk:', { name })
     add('lu:', { name })
+    add('lr:', { name })
   end
   add('park:', redis_call('HKEYS', q.pk))
   add('back:', redis_call('LRANGE', q.back, 0, -1))
@@ -56,7 +57,7 @@ end
 
 local ALL = {
   'c', 'o', 'y', 'al', 'n', 'v', 'dep', 'fk', 'rk', 'fu', 'ru', 'due', 'u', 'uw', 'x', 'xo', 'xk', 'res', 'rz', 'ro',
-  'pk', 'back', 'held', 'ba', 'bn', 'opening', 'ak', 'au', 'sn', 'keep', 'rt',
+  'pk', 'back', 'held', 'ba', 'bn', 'opening', 'ak', 'au', 'sn', 'keep', 'rt', 'gr', 'gm', 'gq', 'go',
   'late', 'unf', 'ko', 'w:any', 'w:keyed', 'w:unkeyed', 'w:room', 'w:needs',
   'w:turn', 'w:settled',
   'told:any', 'told:keyed', 'told:unkeyed', 'ev', 'w:events',

@@ -50,7 +50,8 @@ register('requeue', function(q, from)
   c[N.requeued] = c[N.requeued] + 1
   local m = new_message(payload, dead.exclusive)
   m.shared, m.barrier = dead.shared, dead.barrier
-  m.limit, dead.extras.LIMIT = dead.extras.LIMIT or false, nil
+  m.limit, m.group = dead.extras.LIMIT or false, dead.extras.GROUP or false
+  dead.extras.LIMIT, dead.extras.GROUP = nil, nil
   m.extras = next(dead.extras) ~= nil and dead.extras or nil
   local reply = { enter(q, m) }
   commit(q)

@@ -92,6 +92,10 @@ end
 
 -- A message that has just become ready as it took its place is no longer ready.
 local function take_back(q, m)
+  if m.group then
+    turns.withdraw(q, m)
+    return
+  end
   local half = keyed(m) and WITH_KEYS or WITHOUT
   if priority_of(m) == 0 then
     local list = q.pushed[half.list]
@@ -151,7 +155,7 @@ local function restore_dead(q, item)
   for _, name in ipairs(DECLARED.of_the_dead) do
     dead.extras[name] = m.extras and m.extras[name]
   end
-  dead.extras.LIMIT = m.limit or nil
+  dead.extras.LIMIT, dead.extras.GROUP = m.limit or nil, m.group or nil
   letters.keep(q, m.id, dead)
   letters.note(q, died)
 end

@@ -44,6 +44,11 @@ local function take_own(from, i, m, given)
     from.after[#from.after + 1] = value
   elseif name == 'LIMIT' then
     m.limit = limit_names.sort(from, value, i)
+  elseif name == 'GROUP' then
+    if string_find(value, '\31', 1, true) then
+      bad(from, 'messages[%d].GROUP', i, 'has the byte 0x1F')
+    end
+    m.group = value
   elseif value ~= own.default then
     m.extras = m.extras or {}
     m.extras[name] = value
@@ -223,6 +228,9 @@ register('put', function(q, from)
     room.leave(q, consumer)
   end
   look_at_lanes(q, fresh)
+  if q.turns then
+    turns.look_at(q, fresh)
+  end
   for i = 1, #fresh do
     local m = fresh[i]
     if not enter_plain(q, m) then

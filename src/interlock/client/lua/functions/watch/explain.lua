@@ -240,6 +240,24 @@ local function tell_limits(q, walk, m, reply)
   reply[at] = tostring(count)
 end
 
+-- The turn of a message that may come up: its group, how many of that are ready, and how many groups come before it.
+local function tell_turn(q, m, reply)
+  local c = q.counters
+  if c[N.grouped] == 0 or m.blocked > 0 or STATES[m.state] ~= 'ready' then
+    reply[#reply + 1] = '0'
+    return
+  end
+  local half, rank, ready = turns.half_of(m), turns.rank_of(m), 0
+  if m.group then
+    for _, p in pairs(turns.group(q, '', m.group).parts) do
+      ready = ready + p.ready
+    end
+  else
+    ready = c[N.fk] + c[N.rk] - c[N.sk] + c[N.fu] + c[N.ru] - c[N.su]
+  end
+  description.append(reply, { '1', m.group or '', digits(ready), digits(turns.ahead(q, m.group, half, rank)) })
+end
+
 local function tell_node(q, walk, m, reply)
   local paused = {}
   if STATES[m.state] == 'waiting' or STATES[m.state] == 'ready' then
@@ -262,6 +280,7 @@ local function tell_node(q, walk, m, reply)
   })
   description.append(reply, paused)
   tell_limits(q, walk, m, reply)
+  tell_turn(q, m, reply)
   local found = blockers(q, walk, m)
   reply[#reply + 1] = tostring(#found)
   for _, one in ipairs(found) do

@@ -49,6 +49,9 @@ end
 -- oldest of them, of any priority; nil if no message is ready.
 local function next_in_line(q)
   local c, place, score, oldest = q.counters, nil, nil, nil
+  if c[N.grouped] > 0 then
+    oldest = redis_call('ZRANGE', q.go, 0, 0, 'WITHSCORES')[2]
+  end
   for _, half in ipairs(KINDS.any) do
     local listed = c[half.lists] > 0 and first_listed(q, half)
     local sorted = c[half.sets] > 0 and redis_call('ZRANGE', q[half.set], 0, 0, 'WITHSCORES') or NONE
@@ -62,7 +65,7 @@ local function next_in_line(q)
     end
     oldest = listed and not (oldest and oldest < listed) and listed or oldest
   end
-  return place, oldest
+  return c[N.grouped] > 0 and turns.next_place(q) or place, oldest
 end
 
 -- The first that waits in a lane.
@@ -166,7 +169,7 @@ end
 register('stats', function(q, from)
   take_end(from)
   local c = look(q)
-  local ready = c[N.halted] == 0 and ready_count(c, 'any') - c[N.ak] - c[N.au] + c[N.limited] or 0
+  local ready = c[N.halted] == 0 and ready_count(c, 'any') - c[N.ak] - c[N.au] - c[N.hk] - c[N.hu] + c[N.limited] or 0
   if ready > 0 and c[N.paused] > 0 then
     ready = ready - paused_ready(q)
   end

@@ -115,6 +115,8 @@ local function tell(q, m, reply)
       value = 1
     elseif name == 'LIMIT' then
       value = m.limit or nil
+    elseif name == 'GROUP' then
+      value = m.group or nil
     end
     if value ~= nil then
       options[#options + 1] = name
@@ -168,7 +170,7 @@ local function tell_dead_one(q, id, text, reply)
   local dead = cmsgpack.unpack(text)
   local m = {
     id = id, place = id, state = 'X', due = dead[3], tail = dead.payload, outside = dead.outside,
-    barrier = dead.barrier, limit = dead.extras.LIMIT, exclusive = dead.exclusive, shared = dead.shared, extras = dead.extras,
+    barrier = dead.barrier, limit = dead.extras.LIMIT, group = dead.extras.GROUP, exclusive = dead.exclusive, shared = dead.shared, extras = dead.extras,
   }
   m.extras.ATTEMPT, m.extras.ERROR = dead[2], dead[1]
   return m, tell(q, m, reply)

@@ -16,6 +16,9 @@ local function look(q)
     q.now = (now_of(q))
   end
   local c = load_counters(q)
+  if c[N.rare] > 0 and c[N.grouped] > 0 then
+    q.turns = turns.state()
+  end
   if c[N.gated] > 0 then
     q.slots, q.lines, q.moved = slots.spare or {}, {}, { keyed = {}, unkeyed = {} }
     slots.spare, q.timed = nil, c[N.timed]
@@ -52,6 +55,9 @@ end
 local function commit(q, field, value)
   if q.slots then
     slots.flush(q)
+  end
+  if q.turns then
+    turns.flush(q)
   end
   if not untouched(q) then
     flush_ready(q)

@@ -56,7 +56,8 @@ local DECLARED = {
     { name = 'DURABILITY', words = { always = true, everysec = true, none = true, server = true, told = 'always, everysec, none or server' }, default = 'server' },
     { name = 'DEAD_TTL', least = 0, most = MAX_SPAN, default = 2592000000000 },
     { name = 'LIMITS', bytes = MAX_LIMITS, list = true, default = '' },
-    told = 'MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER, THEN, RESULTS, DURABILITY, DEAD_TTL or LIMITS',
+    { name = 'WEIGHTS', bytes = MAX_LIMITS, list = true, default = '' },
+    told = 'MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER, THEN, RESULTS, DURABILITY, DEAD_TTL, LIMITS or WEIGHTS',
   },
   -- Options of a message; a default value counts as not given.
   message = {
@@ -69,13 +70,14 @@ local DECLARED = {
     { name = 'RESULT', least = 0, most = MAX_SPAN, default = 0 },
     { name = 'QUIET', least = 0, most = 1, default = 0 },
     { name = 'LIMIT', bytes = MAX_TEXT },
+    { name = 'GROUP', bytes = MAX_TEXT },
     { name = 'ATTEMPTS', least = 0, most = MAX_COUNT },
     { name = 'FIRST', least = 0, most = MAX_SPAN },
     { name = 'FACTOR', least = 1000, most = MAX_COUNT },
     { name = 'LONGEST', least = 0, most = MAX_SPAN },
     { name = 'JITTER', least = 0, most = 1 },
     { name = 'THEN', words = { dead = true, hold = true, told = 'dead or hold' } },
-    told = 'PRIORITY, DELAY, DEDUP, AFTER, WINDOW, BARRIER, RESULT, QUIET, LIMIT, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN',
+    told = 'PRIORITY, DELAY, DEDUP, AFTER, WINDOW, BARRIER, RESULT, QUIET, LIMIT, GROUP, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN',
   },
   -- Options that a dead letter keeps.
   of_the_dead = {
@@ -83,6 +85,7 @@ local DECLARED = {
     'RESULT',
     'QUIET',
     'LIMIT',
+    'GROUP',
     'ATTEMPTS',
     'FIRST',
     'FACTOR',
@@ -96,7 +99,7 @@ local DECLARED = {
     'puts', 'leases', 'acks', 'retries', 'releases', 'leases_expired', 'revoked', 'dead_lettered',
     'cancelled', 'skipped', 'requeued', 'deduplicated', 'lanes', 'paused', 'sealed', 'results',
     'result_bytes', 'oldest_ready', 'oldest_waiting', 'messages_expired', 'dead_expired', 'full',
-    'limited',
+    'limited', 'groups',
   },
   -- Counters, in the order in which they are stored.
   counters = {
@@ -107,6 +110,7 @@ local DECLARED = {
     'cancelled', 'skipped', 'requeued', 'deduplicated', 'paused', 'halted', 'sealed', 'barriers',
     'open', 'opening', 'late', 'unfinished', 'returning', 'moved', 'windows', 'results',
     'result_bytes', 'result_due', 'aliases', 'watched', 'event_last', 'messages_expired',
-    'dead_expired', 'dead_due', 'dead_mark', 'limited', 'ak', 'au', 'timed',
+    'dead_expired', 'dead_due', 'dead_mark', 'limited', 'ak', 'au', 'timed', 'grouped', 'groups',
+    'turn', 'gk', 'gu', 'hk', 'hu',
   },
 }

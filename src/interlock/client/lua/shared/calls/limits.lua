@@ -19,7 +19,7 @@ local MAX_BATCH = 1024
 local MAX_BATCH_KEYS = 4096
 
 -- Pairs of name and value of one message
-local MAX_OPTIONS = 16
+local MAX_OPTIONS = 24
 
 -- Bytes of a dedup string, of a consumer's name, of the error in an event
 local MAX_TEXT = 1024
@@ -29,6 +29,9 @@ local MAX_LIMITS = 16384
 
 -- Names of concurrency limits of one message
 local MAX_LIMIT_NAMES = 8
+
+-- Messages of a group's turn
+local MAX_WEIGHT = 1000
 
 -- Bytes of an error or reason
 local MAX_ERROR = 4096
@@ -128,4 +131,4 @@ local NEVER = 9e15
 local APART = 1024
 
 -- Version of the stored layout: see counters.lua, and tests/engine/stored when it changes
-local LAYOUT = 3
+local LAYOUT = 4

@@ -7,6 +7,9 @@
 -- the number of deaths, the lengths of the sorted sets of ready messages, the number of stale entries in the
 -- lists, and rare events. While rare is 0, these counters need not be read.
 
+-- The layout of queues in which no unsettled message has a group: libraries from before groups know it.
+local UNGROUPED = 3
+
 -- The number of each: c[N.seq]. Names in the table itself would cost five times the loading.
 local N = {}
 for i = 1, #DECLARED.counters do
@@ -42,10 +45,13 @@ local function as_of_now(text)
     text = '\2' .. text
   end
   if #text == COMMON_SIZE - 8 and string_byte(text) == 2 then
-    return string.char(LAYOUT) .. string_sub(text, 2, -9) .. struct_pack('d', 0) .. string_sub(text, -8)
+    return string.char(UNGROUPED) .. string_sub(text, 2, -9) .. struct_pack('d', 0) .. string_sub(text, -8)
   end
   -- A later layout has at least as many counters, after its number.
   local layout = #text >= COMMON_SIZE and #text % 8 == 1 and string_byte(text)
+  if #text == COMMON_SIZE and layout >= UNGROUPED and layout <= LAYOUT then
+    return text
+  end
   if layout and layout > LAYOUT then
     refuse('NEWERLAYOUT', 'the queue is stored in layout %d, and the library of release %s knows them up to %d; '
       .. 'a client of the release that stored it, or its `interlock queue install`, brings the one that does',
@@ -64,7 +70,7 @@ local function load_counters(q)
   -- A call that looked for its kept reply has read them already: '' if they do not exist.
   local text, c = q.ahead or redis_call('HGET', q.c, 'c'), nil
   if text and text ~= '' then
-    if #text ~= COMMON_SIZE or string_byte(text) ~= LAYOUT then
+    if #text ~= COMMON_SIZE or string_byte(text) ~= UNGROUPED then
       text = as_of_now(text)
     end
     c = { struct_unpack(COMMON_LAYOUT, text, 2) }
@@ -115,7 +121,8 @@ local function save_counters(q)
       set_field(q, 'd', rare)
     end
   end
-  local text = struct_pack(STORED, LAYOUT, table_unpack(c, 1, N.rare))
+  local layout = c[N.grouped] > 0 and LAYOUT or UNGROUPED
+  local text = struct_pack(STORED, layout, table_unpack(c, 1, N.rare))
   if text ~= q.loaded then
     set_field(q, 'c', text)
   end

@@ -21,7 +21,8 @@ local function tell_plain(place, text, reply, at)
   -- 'L': the token is in between.
   local from = string_byte(text) == 76 and 18 or 2
   local flags, high, low, long, short = string_byte(text, from, from + 4)
-  if flags == LIMITED_FLAG then
+  if flags ~= 48 then
+    -- A limit name, or a group.
     from = from + 2 + high * 256 + low
     high, low, long, short = string_byte(text, from + 1, from + 4)
   end

@@ -1,5 +1,6 @@
 -- The names of limits (clauses 26, 27): as a message carries them, and as a queue declares for each a number or a rate,
--- N/PER:BURST. The byte 31 is between them. A declared name that ends in '*' is a prefix.
+-- N/PER:BURST. The byte 31 is between them. A declared name that ends in '*' is a prefix. The weights of groups (28) are
+-- declared in the same way.
 
 local MANY_NAMES = 10000
 
@@ -50,7 +51,8 @@ end
 
 -- A declared number or rate, in its canonical form.
 local function take_limit(from, option, text)
-  if string_find(text, '/', 1, true) then
+  local weighs = option.name == 'WEIGHTS'
+  if not weighs and string_find(text, '/', 1, true) then
     local rate = rate_of(text)
     if not rate then
       bad(from, option.name, nil, 'has a rate that is not N/PER:BURST, or is out of range')
@@ -58,13 +60,13 @@ local function take_limit(from, option, text)
     return rate.text
   end
   local number = string_find(text, '^%d+$') and to_number(text) or 0
-  if number < 1 or number > MAX_COUNT then
-    bad(from, option.name, nil, 'has a number that is not 1 to 1,000,000,000')
+  if number < 1 or number > (weighs and MAX_WEIGHT or MAX_COUNT) then
+    bad(from, option.name, nil, 'has a number that is not 1 to ' .. (weighs and '1,000' or '1,000,000,000'))
   end
   return digits(number)
 end
 
--- The limits of a queue, sorted by name.
+-- The limits of a queue, or its weights, sorted by name.
 function limit_names.take_limits(from, option)
   local text = take.text(from, option.bytes, option.name)
   if text == '' then
@@ -167,4 +169,10 @@ function limit_names.limit_of(text, name)
     parsed.found[name], parsed.count = limit, parsed.count + 1
   end
   return limit
+end
+
+-- The messages of a group's turn by the queue's option.
+function limit_names.weight_of(text, group)
+  local weight = limit_names.limit_of(text, group)
+  return weight < NEVER and weight or 1
 end

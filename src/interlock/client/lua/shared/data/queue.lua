@@ -18,6 +18,7 @@
 -- | held | the places of held messages |
 -- | ak, au, lk:NAME, lu:NAME, sn, keep | what a limit has refused: see slots.lua |
 -- | rt | times of limit names with a rate, and of closed ones |
+-- | gr, gm, lr:NAME, gq, go | turns of groups: see turns.lua |
 -- | ba, bn, g:PLACE, opening | barriers; messages behind each; their gates; those that open |
 -- | late, unf | what one call could not ready: messages, lanes |
 -- | w:KIND, told:KIND, wake:KIND | who waits until when, and for what falls due; what wakes them |
@@ -39,6 +40,7 @@
 -- | t TOKEN | a lease |
 -- | k CONSUMER | the consumer's last reply |
 -- | s NAME | the slots of a limit name |
+-- | g, g NAME GROUP | places of groups in their turns |
 --
 -- No two kinds meet: a place begins with a digit, a length with a byte of at most 4.
 local NAMES = {
@@ -64,7 +66,7 @@ local function let_go(q, clean)
   q.counters, q.loaded, q.rare, q.ahead, q.kept = false, false, false, false, false
   q.options, q.first, q.caller, q.classes = false, false, false, false
   q.forgot, q.stamp = false, false
-  q.ended, q.revived, q.slots = false, false, false
+  q.ended, q.revived, q.slots, q.turns = false, false, false, false
   if not clean then
     q.hashes, q.used, q.messages, q.changed, q.granted = false, false, false, false, false
     q.written, q.gone, q.pushed = false, false, false

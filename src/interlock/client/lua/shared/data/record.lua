@@ -2,15 +2,16 @@
 -- R, and a mark has the token of each that is leased; the mark is removed once the record is
 -- changed.
 
-local EXTRAS, SHARES, BARRIER, OUTSIDE, LIMITED, SEVERAL = 1, 2, 4, 8, 16, 32
+local EXTRAS, SHARES, BARRIER, OUTSIDE, LIMITED, SEVERAL, GROUPED = 1, 2, 4, 8, 16, 32, 64
 
 local STATES = {
   R = 'ready', P = 'ready', A = 'ready', W = 'waiting', G = 'waiting',
   L = 'leased', B = 'backing_off', H = 'held', D = 'delayed', X = 'dead',
 }
 
--- Flags, as a byte, of a record with one limit name and, besides a payload, only exclusive keys.
+-- Flags, as a byte, of a record with one limit name and, besides a payload, only exclusive keys; and with a group instead.
 local LIMITED_FLAG = 64
+local GROUPED_FLAG = 112
 
 -- Never changed: most messages lack some list, and a table costs time.
 local NONE = {}
@@ -25,14 +26,15 @@ local function new_message(payload, exclusive)
   return {
     payload = payload, tail = payload, exclusive = exclusive, shared = NONE, delay = 0, id = false,
     place = false, state = false, blocked = 0, changed = false, barrier = false, outside = false, limit = false,
+    group = false,
   }
 end
 
--- The rest of a record, with its flags, extras, limit names, keys and tail. The tail is the payload, or its
+-- The rest of a record, with its flags, extras, limit names, group, keys and tail. The tail is the payload, or its
 -- length if it is stored outside.
 local function rest_of(m)
   local exclusive, shared = m.exclusive, m.shared
-  if #exclusive == 1 and #shared == 0 and not m.extras and not m.outside and not m.limit then
+  if #exclusive == 1 and #shared == 0 and not m.extras and not m.outside and not m.limit and not m.group then
     local key = exclusive[1]
     return '0\0\1' .. two(#key) .. key .. m.tail
   end
@@ -47,6 +49,10 @@ local function rest_of(m)
   if m.limit then
     flags = flags + (string_find(m.limit, '\31', 1, true) and SEVERAL or LIMITED)
     parts[2] = parts[2] .. two(#m.limit) .. m.limit
+  end
+  if m.group then
+    flags = flags + GROUPED
+    parts[2] = parts[2] .. two(#m.group) .. m.group
   end
   if #shared > 0 then
     flags = flags + SHARES
@@ -80,7 +86,7 @@ end
 
 local function unpack_record(place, text)
   local state = string_sub(text, 1, 1)
-  local from, blocked, token, aside, limit = 2, 0, nil, nil, false
+  local from, blocked, token, aside, limit, group = 2, 0, nil, nil, false, false
   if state == 'L' then
     token, from = string_sub(text, 2, 17), 18
   elseif state == 'W' or state == 'G' then
@@ -96,7 +102,7 @@ local function unpack_record(place, text)
       place = place, id = place, state = state, blocked = blocked, token = token,
       exclusive = { string_sub(text, from + 5, from + 4 + length) }, shared = NONE,
       barrier = false, outside = false, text = text, from = from, at = from + 5 + length,
-      changed = false, limit = false,
+      changed = false, limit = false, group = false,
     }
   end
   flags = flags - 48
@@ -106,9 +112,14 @@ local function unpack_record(place, text)
     extras = cmsgpack.unpack(string_sub(text, at + 2, at + 1 + length))
     at = at + 2 + length
   end
-  if flags >= LIMITED then
+  if flags % GROUPED >= LIMITED then
     local length = two_at(text, at)
     limit = string_sub(text, at + 2, at + 1 + length)
+    at = at + 2 + length
+  end
+  if flags >= GROUPED then
+    local length = two_at(text, at)
+    group = string_sub(text, at + 2, at + 1 + length)
     at = at + 2 + length
   end
   local count, readers = two_at(text, at), 0
@@ -127,7 +138,7 @@ local function unpack_record(place, text)
   return {
     place = place, id = extras and extras.ID or place, state = state, blocked = blocked, token = token,
     extras = extras, exclusive = exclusive, shared = shared,
-    barrier = flags % 8 >= BARRIER, outside = flags % 16 >= OUTSIDE, limit = limit, aside = aside,
+    barrier = flags % 8 >= BARRIER, outside = flags % 16 >= OUTSIDE, limit = limit, aside = aside, group = group,
     text = text, from = from, at = at, changed = false,
   }
 end

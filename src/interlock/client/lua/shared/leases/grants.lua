@@ -55,6 +55,7 @@ end
 -- Whether all these records are of ready, plain messages with room for their limit names, and a lease may have
 -- that many keys: those records, and whether any of them waited in line. Their bytes always fit: a plain message has at most APART.
 local function all_plain(q, records)
+  local grouped = q.counters[N.grouped] > 0
   local keys, limited, waited, plain = 0, 0, 0, records
   for i = 1, #records do
     local text = records[i]
@@ -72,12 +73,13 @@ local function all_plain(q, records)
         waited = waited + 1
         state, flags, high, low = string_byte(text, 1, 4)
       end
-      if state ~= 82 or flags ~= LIMITED_FLAG then
-        return nil
-      end
       local last = 4 + high * 256 + low
-      limited = limited + 1
-      slots.named[limited], slots.waited[limited] = string_sub(text, 5, last), waits
+      if state ~= 82 or flags ~= LIMITED_FLAG and flags ~= GROUPED_FLAG then
+        return nil
+      elseif flags == LIMITED_FLAG then
+        limited = limited + 1
+        slots.named[limited], slots.waited[limited] = string_sub(text, 5, last), waits
+      end
       high, low = string_byte(text, last + 1, last + 2)
     end
     if waited > 0 then
@@ -85,7 +87,7 @@ local function all_plain(q, records)
     end
     keys = keys + high * 256 + low
   end
-  if keys > MAX_BATCH_KEYS or limited > 0 and not slots.take_plainly(q, limited, waited) then
+  if keys > MAX_BATCH_KEYS or limited > 0 and (grouped or not slots.take_plainly(q, limited, waited)) then
     return nil
   end
   return plain, waited > 0
@@ -119,10 +121,18 @@ end
 -- Messages from the only list that has any, and their records; nil if it is not as simple as that.
 local function pop_plainly(q, wanted)
   local c = q.counters
-  if c[N.rare] > 0 and c[N.halted] + c[N.paused] + c[N.rk] + c[N.ru] > 0 or next(q.messages) ~= nil then
+  if c[N.rare] > 0 and (c[N.halted] + c[N.paused] > 0 or c[N.grouped] == 0 and c[N.rk] + c[N.ru] > 0)
+    or next(q.messages) ~= nil then
     return nil
   end
   local only, halves = nil, KINDS[wanted.kind]
+  if c[N.rare] > 0 and c[N.grouped] > 0 then
+    if ready_count(c, wanted.kind) == 0 then
+      return nil
+    end
+    local places, all = turns.pop(q, wanted.kind, wanted.count)
+    return places, fetch(q.c, places), all
+  end
   for i = 1, #halves do
     if c[N.gated] > 0 and c[halves[i].moves] > 0 then
       return pop_moved(q, halves[i], halves, wanted)
@@ -209,9 +219,12 @@ local function grant(q, consumer, wanted, reply)
   if not untouched(q) then
     flush_ready(q)
   end
+  if q.turns and q.slots then
+    slots.refresh(q)
+  end
   local popped, records, only = pop_plainly(q, wanted)
   local plain, written
-  if popped then
+  if popped and #popped > 0 and not only.is_cut then
     plain, written = all_plain(q, records)
   end
   if plain then

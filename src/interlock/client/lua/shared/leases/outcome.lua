@@ -21,6 +21,9 @@ local function settle(q, m, kept)
     c[N.gated] = c[N.gated] - 1
     lease_ended(q, m)
   end
+  if m.group then
+    turns.leave(q, m.group, turns.half_of(m), turns.rank_of(m))
+  end
   if m.extras then
     forget_later(q, m)
   end
@@ -181,7 +184,7 @@ local function bury(q, m)
   for _, name in ipairs(DECLARED.of_the_dead) do
     dead.extras[name] = extras[name]
   end
-  dead.extras.LIMIT = m.limit or nil
+  dead.extras.LIMIT, dead.extras.GROUP = m.limit or nil, m.group or nil
   letters.keep(q, m.id, dead)
   letters.note(q, q.now)
   c[N.dead_lettered] = c[N.dead_lettered] + 1

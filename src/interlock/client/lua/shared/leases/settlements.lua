@@ -155,6 +155,9 @@ local function settle_all(q, list, reply)
     end_some(q, token, count)
   end
   look_behind(q, messages)
+  if q.turns then
+    turns.look_at(q, messages)
+  end
   if q.slots then
     slots.look_at(q, messages)
   end

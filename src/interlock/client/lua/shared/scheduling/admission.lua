@@ -48,6 +48,7 @@ local function advance(q, m)
   while kept < #names and slots.unused(q, names[kept + 1]) > 0 do
     kept = kept + 1
     slots.of(q, names[kept]).kept = true
+    slots.note(q, names[kept])
   end
   if kept > kept_by(m) then
     extra(m, 'KEEPS', kept)
@@ -79,6 +80,7 @@ local function stop_keeping(q, m)
   for _, name in ipairs(slots.names(m)) do
     local s = slots.of(q, name)
     s.keeper, s.kept = false, false
+    slots.note(q, name)
   end
   extra(m, 'KEEPS', nil)
   redis_call('SREM', q.keep, m.place)
@@ -107,13 +109,18 @@ function slots.admit(q, m, paused)
   local names = slots.names(m)
   local waited = m.state == 'A' and names[m.aside]
   if waited and slots.room(q, waited) < 1 then
-    slots.come_up(q, waited)
-    slots.enter_line(q, m, waited)
+    if q.counters[N.grouped] > 0 then
+      -- The clock was set back.
+      slots.return_shared(q, m, waited)
+    else
+      slots.come_up(q, waited)
+      slots.enter_line(q, m, waited)
+    end
     return false
   end
   if paused then
     if waited then
-      slots.come_up(q, waited)
+      slots.come_up(q, waited, m)
       stop_waiting(q, m)
     end
     park(q, m, paused)
@@ -123,15 +130,17 @@ function slots.admit(q, m, paused)
   while full <= #names and slots.room(q, ordered[full]) > 0 do
     full = full + 1
   end
-  if full > #names then
+  local has_room = full > #names
+  full = has_room and slots.own_before(q, m, ordered) or ordered[full]
+  if not full then
     return true
   end
-  full = slots.number_of(m, ordered[full])
+  full = slots.number_of(m, full)
   local passes = 0
   if waited then
-    slots.come_up(q, waited)
-    passes = (m.extras and m.extras.PASSES or 0) + 1
-    extra(m, 'PASSES', passes)
+    slots.come_up(q, waited, m)
+    passes = (m.extras and m.extras.PASSES or 0) + (has_room and 0 or 1)
+    extra(m, 'PASSES', passes > 0 and passes or nil)
   else
     q.counters[N.limited] = q.counters[N.limited] + 1
   end
@@ -149,7 +158,9 @@ function slots.take(q, m)
   if kept_by(m) then
     stop_keeping(q, m)
   elseif m.state == 'A' then
-    slots.come_up(q, slots.names(m)[m.aside])
+    local name = slots.names(m)[m.aside]
+    slots.use_turn(q, m, name)
+    slots.come_up(q, name, m)
   end
   if m.state == 'A' then
     stop_waiting(q, m)
@@ -161,7 +172,9 @@ function slots.take(q, m)
     if s.rate then
       rates.charge(q, s)
     end
-    if slots.is_behind(s) then
+    if q.counters[N.grouped] > 0 then
+      any = slots.note(q, name) or any
+    elseif slots.is_behind(s) then
       any = slots.move_behind(q, name) or any
     elseif s.raised then
       any = slots.move_first(q, name) or any

@@ -225,7 +225,10 @@ local function look_behind(q, messages)
         places[#places + 1] = string_sub(node, 2)
       end
     end
-    messages_at(q, places)
+    local behind = messages_at(q, places)
+    if q.turns then
+      turns.look_at(q, behind)
+    end
   end
 end
 

@@ -20,7 +20,11 @@ function slots.offer(q, m)
     fall_due_at(q, opens, 'k' .. m.place)
   else
     slots.stop_opening(q, m)
-    slots.move(q, slots.kind_of(m), 0 - priority_of(m), m.place)
+    if m.group then
+      turns.let(q, m.group, turns.half_of(m), turns.rank_of(m), m.place)
+    else
+      slots.move(q, slots.kind_of(m), 0 - priority_of(m), m.place)
+    end
   end
   changed(q, m)
 end
@@ -35,7 +39,7 @@ end
 
 -- When a name lets waiting messages pass that only have to wait for the time; else false.
 local function opening_of(q, name, s)
-  if s.keyed + s.unkeyed + s.moved == 0 or q.counters[N.timed] <= q.now or slots.unused(q, name) < 1 then
+  if s.keyed + s.unkeyed + s.moved + s.others == 0 or q.counters[N.timed] <= q.now or slots.unused(q, name) < 1 then
     return false
   end
   local opens = rates.opens(q, name, s)
@@ -94,6 +98,7 @@ function slots.close(q, name, time)
   if s.closed then
     s.closed = math.max(s.closed, time)
   end
+  slots.note(q, name)
   local keeper = s.keeper and message_at(q, s.keeper)
   if keeper and keeper.extras.KEEPS == #slots.names(keeper) then
     if not keeper.extras.OPENS then

@@ -43,6 +43,9 @@ local function enter(q, m)
   if m.limit then
     c[N.gated] = c[N.gated] + 1
   end
+  if m.group then
+    turns.enter(q, m.group, turns.half_of(m), turns.rank_of(m))
+  end
   if m.extras and m.extras.DEDUP then
     remember(q, m.extras.DEDUP, m.id)
   end

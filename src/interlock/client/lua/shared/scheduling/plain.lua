@@ -11,7 +11,8 @@ local tell_plain = forms.tell_plain
 -- The keys of a plain record, whose flags are at `from`; and where the payload begins.
 local function plain_keys(text, from)
   local flags, high, low, long, short = string_byte(text, from, from + 4)
-  if flags == LIMITED_FLAG then
+  if flags ~= 48 then
+    -- A limit name, or a group.
     from = from + 2 + high * 256 + low
     high, low, long, short = string_byte(text, from + 1, from + 4)
   end

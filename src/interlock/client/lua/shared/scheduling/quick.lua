@@ -1,4 +1,4 @@
--- The path of most calls: a put of plain messages (only exclusive keys and a payload) whose lanes
+-- The path of most calls: a put of plain messages (only exclusive keys and a payload, and a limit name or a group) whose lanes
 -- are empty, and acknowledgements of one lease. They are read from the arguments and written
 -- without a table for each message. Each function here checks before it writes, and answers nil in
 -- any other case: the general path then begins anew.
@@ -24,8 +24,9 @@ end
 local PAYLOADS = {}
 local COUNTS = {}
 local KEYS = {}
--- The limit name of each that has one; false where none has.
+-- The limit name of each that has one, and the group; false where none has.
 local LIMITED_BY = false
+local GROUPED_BY = false
 local FIELDS = {}
 -- Numbers of entries that the last call put into these lists: a large call's entries are removed by
 -- the next one.
@@ -37,7 +38,7 @@ local function plain_arguments(args, at)
     PAYLOADS, KEYS, FIELDS = {}, {}, {}
   end
   local payloads, counts, keys, n, k, bytes = PAYLOADS, COUNTS, KEYS, 0, 0, 0
-  LIMITED_BY = false
+  LIMITED_BY, GROUPED_BY = false, false
   local total = #args
   while at < total do
     local payload, count, options = args[at + 1], SMALL[args[at + 2]], args[at + 4]
@@ -58,13 +59,19 @@ local function plain_arguments(args, at)
       keys[k] = key
     end
     if options ~= '0' then
-      local name = args[at + 2]
-      if args[at + 1] ~= 'LIMIT' or not name or name == '' or #name > MAX_TEXT or string_find(name, '\31', 1, true) then
+      local option, name = args[at + 1], args[at + 2]
+      if option ~= 'LIMIT' and option ~= 'GROUP' or not name or name == '' or #name > MAX_TEXT
+        or string_find(name, '\31', 1, true) then
         LATELY.put = n + k
         return nil
+      elseif option == 'LIMIT' then
+        LIMITED_BY = LIMITED_BY or {}
+        LIMITED_BY[n] = name
+      else
+        GROUPED_BY = GROUPED_BY or {}
+        GROUPED_BY[n] = name
       end
-      LIMITED_BY = LIMITED_BY or {}
-      LIMITED_BY[n], at = name, at + 2
+      at = at + 2
     end
   end
   LATELY.put = n + k
@@ -107,22 +114,30 @@ local function nodes(first, count)
   return texts
 end
 
--- Readies new messages, of which some have keys.
-local function push_both(q, ids)
-  local ready, free = {}, {}
+-- Readies new messages, of which some have keys, or a group. Answers how many are in no group, with keys and without.
+local function push_both(q, ids, grouped_by)
+  local ready, free, grouped = {}, {}, {}
   for i = 1, #ids do
-    local list = COUNTS[i] > 0 and ready or free
-    list[#list + 1] = ids[i]
+    if grouped_by and grouped_by[i] then
+      grouped[#grouped + 1] = i
+    else
+      local list = COUNTS[i] > 0 and ready or free
+      list[#list + 1] = ids[i]
+    end
   end
   bulk('RPUSH', q.fk, ready)
   bulk('RPUSH', q.fu, free)
+  if #grouped > 0 then
+    turns.put_plainly(q, grouped, ids, grouped_by, COUNTS)
+  end
+  return #ready, #free
 end
 
 -- Puts such messages, if all their lanes are empty and their keys different; answers their ids.
 local function put_quickly(q, count, named, bytes)
   local c, found = q.counters, q.kept
   local payloads, counts, lanes, sets, n = PAYLOADS, COUNTS, FIELDS, SETS, q.sets
-  local limited_by, limited = LIMITED_BY, 0
+  local limited_by, limited, grouped_by = LIMITED_BY, 0, GROUPED_BY
   if c[N.rare] > 0 and c[N.barriers] > 0 then
     return nil
   end
@@ -144,6 +159,8 @@ local function put_quickly(q, count, named, bytes)
     sets[n + 1] = id
     if limited_by and limited_by[i] then
       head, limited = 'R@' .. two(#limited_by[i]) .. limited_by[i], limited + 1
+    elseif grouped_by and grouped_by[i] then
+      head = 'Rp' .. two(#grouped_by[i]) .. grouped_by[i]
     end
     if some == 1 then
       k = k + 1
@@ -174,16 +191,17 @@ local function put_quickly(q, count, named, bytes)
     end
     return nil
   end
-  if free == 0 or free == count then
+  c[N.seq] = first + count - 1
+  local with_keys = count - free
+  if not grouped_by and (free == 0 or free == count) then
     bulk('RPUSH', free == 0 and q.fk or q.fu, ids)
   else
-    push_both(q, ids)
+    with_keys, free = push_both(q, ids, grouped_by)
   end
   if limited > 0 then
     c[N.gated] = c[N.gated] + limited
   end
-  c[N.seq] = first + count - 1
-  c[N.fk], c[N.fu], c[N.lanes] = c[N.fk] + count - free, c[N.fu] + free, c[N.lanes] + named
+  c[N.fk], c[N.fu], c[N.lanes] = c[N.fk] + with_keys, c[N.fu] + free, c[N.lanes] + named
   c[N.puts], c[N.unsettled], c[N.bytes] = c[N.puts] + count, c[N.unsettled] + count, c[N.bytes] + bytes
   if q.watched then
     k = 0
@@ -225,12 +243,12 @@ local function plain_acks(args, at)
 end
 
 -- Lists the lanes of leased records, as they are named in c. Answers how many they are, how many bytes the
--- payloads have, and how many limit names; nil if one is not plain. The records begin behind `after`.
+-- payloads have, and how many limit names and groups; nil if one is not plain. The records begin behind `after`.
 local function lanes_of(records, after, count)
   if LATELY.lanes > STAYS then
     LANES = {}
   end
-  local lanes, n, bytes, limited = LANES, 0, 0, 0
+  local lanes, n, bytes, limited, grouped = LANES, 0, 0, 0, 0
   for i = after + 1, after + count do
     local record = records[i]
     if not record then
@@ -240,14 +258,20 @@ local function lanes_of(records, after, count)
     local from = string_byte(record) == 76 and 18 or 2
     local flags, high, low, long, short = string_byte(record, from, from + 4)
     if flags ~= 48 then
-      if flags ~= LIMITED_FLAG then
+      if flags ~= LIMITED_FLAG and flags ~= GROUPED_FLAG then
         return nil
       end
       local last = from + 2 + high * 256 + low
-      limited = limited + 1
-      slots.named[limited] = string_sub(record, from + 3, last)
+      local name = string_sub(record, from + 3, last)
       from = last
       high, low, long, short = string_byte(record, from + 1, from + 4)
+      if flags == LIMITED_FLAG then
+        limited = limited + 1
+        slots.named[limited] = name
+      else
+        grouped = grouped + 1
+        turns.named[grouped], turns.halves[grouped] = name, high + low > 0 and 0 or 1
+      end
     end
     local at = from + 3
     for j = 1, high * 256 + low do
@@ -262,7 +286,7 @@ local function lanes_of(records, after, count)
     bytes = bytes + #record - at + 1
   end
   LATELY.lanes = n
-  return n, bytes, limited
+  return n, bytes, limited, grouped
 end
 
 -- Whether these are marked with that token, each named once.
@@ -303,7 +327,7 @@ local function settle_quickly(q, token, count, joined)
       return false
     end
   end
-  local named, bytes, limited = lanes_of(ahead, 3, count)
+  local named, bytes, limited, grouped = lanes_of(ahead, 3, count)
   if not named then
     return false
   end
@@ -316,8 +340,11 @@ local function settle_quickly(q, token, count, joined)
       end
     end
   end
-  if limited > 0 and not slots.free_plainly(q, limited) then
+  if limited > 0 and (c[N.rare] > 0 and c[N.grouped] > 0 or not slots.free_plainly(q, limited)) then
     return false
+  end
+  if grouped > 0 then
+    turns.settle_plainly(q, grouped)
   end
   fix_reply(q, token, consumer)
   local dels, n = DELS, q.dels

@@ -9,8 +9,8 @@
 
 local look_at_pauses, paused_key, park = pauses.look_at, pauses.first_of, pauses.park
 
-local WITH_KEYS = { list = 'fk', set = 'rk', lists = N.fk, sets = N.rk, stale = N.sk, moves = N.ak }
-local WITHOUT = { list = 'fu', set = 'ru', lists = N.fu, sets = N.ru, stale = N.su, moves = N.au }
+local WITH_KEYS = { list = 'fk', set = 'rk', lists = N.fk, sets = N.rk, stale = N.sk, moves = N.ak, number = 0 }
+local WITHOUT = { list = 'fu', set = 'ru', lists = N.fu, sets = N.ru, stale = N.su, moves = N.au, number = 1 }
 for i = 1, 2 do
   local half = i == 1 and WITH_KEYS or WITHOUT
   half.listed = { half = half, listed = true, name = half.list, count = half.lists }
@@ -28,6 +28,9 @@ local function ready_count(c, kind)
   for i = 1, #halves do
     local half = halves[i]
     count = count + c[half.lists] + c[half.sets] - c[half.stale] + c[half.moves]
+    if c[N.grouped] > 0 then
+      count = count + c[turns.READY[half.number]] + c[turns.LET[half.number]]
+    end
   end
   return count
 end
@@ -39,7 +42,9 @@ local function make_ready(q, m, fresh)
   end
   local half = keyed(m) and WITH_KEYS or WITHOUT
   local priority = m.extras and m.extras.PRIORITY or 0
-  if fresh and priority == 0 then
+  if m.group then
+    turns.ready(q, turns.part(q, '', m.group, half.number, 100 - priority), m.place)
+  elseif fresh and priority == 0 then
     local list = q.pushed[half.list]
     list[#list + 1] = m.place
   else
@@ -86,6 +91,10 @@ end
 
 -- A ready message is no longer ready, without having been leased.
 local function withdraw(q, m)
+  if m.group then
+    turns.withdraw(q, m)
+    return
+  end
   flush_ready(q)
   local c, half = q.counters, keyed(m) and WITH_KEYS or WITHOUT
   if redis_call('ZREM', q[half.set], m.place) == 1 then
@@ -145,6 +154,23 @@ local function entries_of(q, source, count)
   return list
 end
 
+-- Removes the first few entries of a source.
+local function remove_first(q, source, used)
+  if used > 0 then
+    local moved = source.kind and slots.moved_now(q, source.kind)
+    if moved then
+      slots.take_moved(q, source.kind, used)
+    else
+      if source.listed then
+        redis_call('LPOP', q[source.name], used)
+      else
+        redis_call('ZREMRANGEBYRANK', q[source.name], 0, used - 1)
+      end
+      q.counters[source.count] = q.counters[source.count] - used
+    end
+  end
+end
+
 -- Takes the first few places from several sources, in order. Answers the places, and the source of
 -- each.
 local function pop_merged(q, sources, count)
@@ -168,26 +194,16 @@ local function pop_merged(q, sources, count)
     at[first] = at[first] + 1
   end
   for s = 1, #sources do
-    local source, used = sources[s], at[s] - 1
-    if used > 0 then
-      local moved = source.kind and slots.moved_now(q, source.kind)
-      if moved then
-        slots.take_moved(q, source.kind, used)
-      else
-        if source.listed then
-          redis_call('LPOP', q[source.name], used)
-        else
-          redis_call('ZREMRANGEBYRANK', q[source.name], 0, used - 1)
-        end
-        q.counters[source.count] = q.counters[source.count] - used
-      end
-    end
+    remove_first(q, sources[s], at[s] - 1)
   end
   return places, from
 end
 
 -- Takes the first few places; answers also the source of each, or the single source.
 local function pop_ready(q, kind, count)
+  if q.counters[N.grouped] > 0 then
+    return turns.pop(q, kind, count)
+  end
   local sources = sources_of(q.counters, kind)
   local only = sources[1]
   if #sources > 1 or not only.listed then
@@ -200,6 +216,10 @@ end
 
 -- Places that were taken but not leased return to the front.
 local function push_back(q, places, first, from, only)
+  if from and from.in_turns then
+    turns.push_back(q, from, first)
+    return
+  end
   if only and only.listed then
     local last_first = {}
     for i = #places, first, -1 do
@@ -275,7 +295,7 @@ end
 
 -- Leases up to this many messages, in order, and their places; a plain one (see plain.lua) by its
 -- record. Messages that are found to be paused (clause 22) or refused by a limit (26) are set aside. `popped` were already
--- taken from `source`; `texts` are their records.
+-- taken from `source`, or in turns; `texts` are their records.
 local function take_ready(q, kind, count, popped, texts, source)
   local c, taken, of, keys, parked = q.counters, {}, {}, 0, 0
   local sum, most = { bytes = 0, counted = 0, most = 0 }, 128
@@ -284,6 +304,9 @@ local function take_ready(q, kind, count, popped, texts, source)
   end
   while popped or #taken < count and parked < MAX_READIED and ready_count(c, kind) > 0 do
     local places, from, only = popped, nil, source
+    if source and source.in_turns then
+      from, only = source, nil
+    end
     if not popped then
       places, from, only = pop_ready(q, kind, math.min(count - #taken, most))
       most = math.min(2 * most, 128)
@@ -325,6 +348,8 @@ local function take_ready(q, kind, count, popped, texts, source)
         end
         if not admitted then
           parked = parked + 1
+          -- It used no turn: another group may come next.
+          another = another or from and from.in_turns
         else
           keys = keys + #m.exclusive + #m.shared
           local alone = is_alone(m)
@@ -344,11 +369,22 @@ local function take_ready(q, kind, count, popped, texts, source)
         if another then
           -- It may come before the rest. Where one is moved, others follow: few are taken at a time.
           push_back(q, places, i + 1, from, only)
+          if not admitted and from and from.in_turns then
+            turns.give_back(q, from[i])
+          end
           most = 1
           break
         end
       end
     end
+    if q.turns and q.slots then
+      slots.refresh(q)
+    end
   end
   return taken, of
 end
+
+-- The interface to other files: one table, because a library is limited to 200 names.
+local ready_sources = {
+  of = sources_of, entries = entries_of, comes_before = comes_before, remove_first = remove_first, push_back = push_back,
+}

@@ -32,19 +32,19 @@ local TEXTS = {}
 local function unpacked(field, text)
   -- Digits alone, and no packed form.
   if not text or string_byte(text) < 128 then
-    return { field = field, text = text, leased = text and to_number(text) or 0, most = false, rate = false }
+    return { field = field, text = text, leased = text and to_number(text) or 0, most = false, rate = false, others = 0 }
   end
   local parts = cmsgpack.unpack(text)
   return {
     field = field, text = text, leased = parts[1], most = false, rate = false, keyed = parts[2], unkeyed = parts[3],
     raised = parts[4], kept = parts[5], keeper = parts[6], first = { keyed = parts[7], unkeyed = parts[8] },
-    opening = parts[9] or false, moved = parts[10] or 0, is_open = false,
+    opening = parts[9] or false, moved = parts[10] or 0, is_open = false, others = parts[11] or 0, shared = parts[12] or false,
   }
 end
 
 -- Whether anything waits for a name.
 local function is_listed(s)
-  return s.keyed and (s.keyed + s.unkeyed + s.moved > 0 or s.keeper ~= false)
+  return s.keyed and (s.keyed + s.unkeyed + s.moved + s.others > 0 or s.keeper ~= false)
 end
 
 local function stored_form(s)
@@ -52,6 +52,7 @@ local function stored_form(s)
   if is_listed(s) then
     return cmsgpack.pack({
       leased, s.keyed, s.unkeyed, s.raised, s.kept, s.keeper, s.first.keyed, s.first.unkeyed, s.opening, s.moved,
+      s.others, s.shared or nil,
     })
   elseif leased == 0 then
     return false
@@ -197,8 +198,8 @@ local function insert(list, score, place)
   table.insert(list, at, score)
 end
 
--- Takes the first of a line: its score and place.
-local function take_first(q, name, s, kind)
+-- The first of a line, as a list that begins with its score and place.
+function slots.first_in_line(q, name, s, kind)
   local first = s.first[kind]
   if #first == 0 then
     local rest = rest_of_line(q, name, kind)
@@ -209,20 +210,60 @@ local function take_first(q, name, s, kind)
       first[i], first[i + 1] = to_number(found[i + 1]), found[i]
     end
   end
+  return first
+end
+
+-- Takes the first of a line: its score and place.
+function slots.take_first(q, name, s, kind)
+  local first = slots.first_in_line(q, name, s, kind)
   s[kind] = s[kind] - 1
   return table.remove(first, 1), table.remove(first, 1)
 end
 
 -- A message that was moved from the line of a name has come up, or leaves.
-function slots.come_up(q, name)
+function slots.come_up(q, name, m)
   local s = slots.of(q, name)
   -- An older release did not count them.
   s.moved = math.max(s.moved - 1, 0)
+  if m and q.counters[N.grouped] > 0 then
+    slots.leave_shared(q, m, name, s)
+  end
 end
 
 function slots.enter_line(q, m, name)
-  local s, kind = slots.of(q, name), slots.kind_of(m)
-  local first, score, place = s.first[kind], 0 - priority_of(m), m.place
+  local s = slots.of(q, name)
+  if q.counters[N.grouped] > 0 then
+    slots.enter_shared(q, m, name, s)
+  else
+    slots.insert(q, name, s, slots.kind_of(m), 0 - priority_of(m), m.place)
+  end
+end
+
+-- How many messages with a score are behind the first ones of a line.
+function slots.count_behind(q, name, kind, score)
+  local rest = rest_of_line(q, name, kind)
+  write_rest(rest)
+  return redis_call('ZCOUNT', rest.key, score, score)
+end
+
+-- The first place with a score in a line.
+function slots.first_of_score(q, name, s, kind, score)
+  local first = s.first[kind]
+  for i = 1, #first, 2 do
+    if first[i] == score then
+      return first[i + 1]
+    end
+  end
+  if s[kind] > #first / 2 then
+    local rest = rest_of_line(q, name, kind)
+    write_rest(rest)
+    return redis_call('ZRANGEBYSCORE', rest.key, score, score, 'LIMIT', 0, 1)[1]
+  end
+end
+
+-- A message without a group enters a line.
+function slots.insert(q, name, s, kind, score, place)
+  local first = s.first[kind]
   local behind = s[kind] - #first / 2
   s[kind] = s[kind] + 1
   if behind == 0 and #first < 2 * MOST_FIRST then
@@ -252,6 +293,10 @@ end
 -- The first in line for a name with a free slot, or the first few, may be leased. Answers whether there is any.
 function slots.move_first(q, name, most)
   local s = slots.of(q, name)
+  if q.counters[N.grouped] > 0 then
+    q.turns.dirty[name] = true
+    return false
+  end
   if s.keyed + s.unkeyed == 0 then
     s.raised = false
     return false
@@ -259,7 +304,7 @@ function slots.move_first(q, name, most)
   local count, moved = math.min(slots.room(q, name), most or 1), s.moved
   for kind in pairs(KEYS_OF_LINES) do
     for _ = 1, math.min(s[kind], count) do
-      slots.move(q, kind, take_first(q, name, s, kind))
+      slots.move(q, kind, slots.take_first(q, name, s, kind))
       s.moved = s.moved + 1
     end
   end
@@ -324,6 +369,9 @@ function slots.moved_now(q, kind)
 end
 
 function slots.flush(q)
+  if q.turns then
+    slots.refresh(q)
+  end
   slots.write_openings(q)
   for _, rest in pairs(q.lines) do
     write_rest(rest)
@@ -335,6 +383,9 @@ function slots.flush(q)
     if s.charged then
       times = times or {}
       times[#times + 1], times[#times + 2] = digits(s.even), 't' .. name
+    end
+    if q.counters[N.grouped] == 0 then
+      s.shared = false
     end
     local text = stored_form(s)
     if text ~= s.text then
@@ -374,27 +425,39 @@ local function remove_from(list, place)
   end
 end
 
+-- Removes a message without a group from a line. Answers whether it was there.
+function slots.remove_from_line(q, name, s, kind, place)
+  local in_line = remove_from(s.first[kind], place)
+  if not in_line and s[kind] > #s.first[kind] / 2 then
+    local rest = rest_of_line(q, name, kind)
+    write_rest(rest)
+    in_line = redis_call('ZREM', rest.key, place) == 1
+  end
+  s[kind] = s[kind] - (in_line and 1 or 0)
+  return in_line
+end
+
+-- Removes one from what was moved from lines.
+function slots.move_back(q, kind, place)
+  local source = MOVED_TO[kind]
+  if not remove_from(q.moved[kind], place) then
+    redis_call('ZREM', q[source.name], place)
+  end
+  q.counters[source.count] = q.counters[source.count] - 1
+end
+
 -- Removes a message from its line, or from what was moved from it. Answers whether it was in the line.
 function slots.remove(q, m, name)
+  if q.counters[N.grouped] > 0 then
+    return slots.remove_shared(q, m, name)
+  end
   local kind = slots.kind_of(m)
   if name then
-    local s = slots.of(q, name)
-    local in_line = remove_from(s.first[kind], m.place)
-    if not in_line and s[kind] > #s.first[kind] / 2 then
-      local rest = rest_of_line(q, name, kind)
-      write_rest(rest)
-      in_line = redis_call('ZREM', rest.key, m.place) == 1
-    end
-    if in_line then
-      s[kind] = s[kind] - 1
+    if slots.remove_from_line(q, name, slots.of(q, name), kind, m.place) then
       return true
     end
     slots.come_up(q, name)
   end
-  local source = MOVED_TO[kind]
-  if not remove_from(q.moved[kind], m.place) then
-    redis_call('ZREM', q[source.name], m.place)
-  end
-  q.counters[source.count] = q.counters[source.count] - 1
+  slots.move_back(q, kind, m.place)
   return false
 end
