@@ -135,6 +135,8 @@ class Option:
     none: str = ""
     policy: bool = False
     of_the_dead: bool = False
+    restored: bool = False
+    """It is of il1_restore only, behind the retry policy."""
     field: str = ""
     type: str = "u64"
     python: str = ""
@@ -257,13 +259,18 @@ def declared() -> Wire:
         raise Invalid(f"figures: reply and the entries differ in {set(reply) ^ figure.keys()}")
     queue = tuple(_options(options["queue"]))
     policy = tuple(one for one in queue if one.policy)
+    message = tuple(_options(options["message"]))
     wire = Wire(
         functions=tuple(_functions(_read("functions"))),
         records=tuple(_made(Record, name, entry) for name, entry in _read("records").items()),
         limits={name: _made(Limit, name, entry) for name, entry in limits["limit"].items()},
         told=tuple((row["of"], row["most"]) for row in limits["told"]),
         queue=queue,
-        message=(*_options(options["message"]), *policy),
+        message=(
+            *(one for one in message if not one.restored),
+            *policy,
+            *(one for one in message if one.restored),
+        ),
         refusals=tuple(_made(Refusal, "", entry) for entry in refusals["refusal"]),
         codes=tuple(_made(Code, name, entry) for name, entry in refusals["code"].items()),
         figures=tuple(figure[name] for name in reply),

@@ -42,8 +42,12 @@ _Keys = _Key | Iterable[_Key]
 _Seconds = float | dt.timedelta
 _Kind = Literal["any", "keyed", "unkeyed"]
 _Limit = str | Iterable[str]
-_Names = tuple[tuple[bytes, ...], tuple[bytes, ...], int, float, str | None, bool, bool, bytes, str]
-"""Keys, shared keys, priority, delay, dedup string, barrier, quiet, limit names, group."""
+_Names = tuple[
+    tuple[bytes, ...], tuple[bytes, ...], int, float, str | None, bool, bool, bytes, str,
+    tuple[bytes, float, float] | None,
+]  # fmt: skip
+"""Keys, shared keys, priority, seconds of delay, dedup string, barrier, quiet, limit names, group;
+coalescing name, with seconds of debounce and their longest."""
 
 __all__ = [
     "DEBUG_BUILD",
@@ -142,6 +146,9 @@ class Queue(Generic[_T]):
         quiet: bool = False,
         limit: _Limit | None = None,
         group: str | None = None,
+        coalesce: _Key | None = None,
+        debounce: _Seconds | None = None,
+        longest: _Seconds | None = None,
     ) -> int:
         """Put a message and return its id.
 
@@ -198,6 +205,9 @@ class Queue(Generic[_T]):
         each_shared: Iterable[_Keys | None] | None = None,
         limit: _Limit | Callable[[_T], _Limit | None] | None = None,
         group: str | Callable[[_T], str | None] | None = None,
+        coalesce: _Key | Callable[[_T], _Key | None] | None = None,
+        debounce: _Seconds | None = None,
+        longest: _Seconds | None = None,
     ) -> list[int]:
         """Put a batch, whole or not at all, in order. Return the ids. See ``put``.
 
@@ -259,6 +269,9 @@ class Queue(Generic[_T]):
         quiet: bool | None = None,
         limit: _Limit | None = None,
         group: str | None = None,
+        coalesce: _Key | None = None,
+        debounce: _Seconds | None = None,
+        longest: _Seconds | None = None,
     ) -> int: ...
     def _get(
         self, block: bool = True, timeout: _Seconds | None = None, *, kind: _Kind | None = None
@@ -267,7 +280,8 @@ class Queue(Generic[_T]):
     def _try_put(self, payload: _T, *named: Any) -> int | Batch: ...
     def _put_known(
         self, payload: _T, block: bool, timeout: _Seconds | None, *named: Any
-    ) -> tuple[int, bool]: ...
+    ) -> tuple[int, bool, bool]: ...
+    def _try_put_in_full(self, payload: _T, *named: Any) -> int | Batch: ...
     def _batch_of_one(self, payload: _T, *named: Any) -> Batch: ...
     def _try_get(self, kind: _Kind | None) -> Lease[_T] | None: ...
     def _try_get_async(

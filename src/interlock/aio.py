@@ -17,6 +17,7 @@ from interlock.consumer import check, failed, give_back, revoke, settle
 from interlock.message import (
     AsyncLease,
     AsyncLeaseBatch,
+    Key,
     Keys,
     Kind,
     Message,
@@ -90,15 +91,24 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         quiet: bool = False,
         limit: Names | None = None,
         group: str | None = None,
+        coalesce: Key | None = None,
+        debounce: Seconds | None = None,
+        longest: Seconds | None = None,
     ) -> int:
         """Put a message, waiting for room; see ``KeyedQueue.put``. Returns its id."""
         if timeout is not None:
             _check(timeout, "put()")
         queue = self.queue
         try:
-            put = queue._try_put(
-                payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group
-            )
+            if coalesce is None and debounce is None and longest is None:
+                put = queue._try_put(
+                    payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group
+                )
+            else:
+                put = queue._try_put_in_full(
+                    payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group,
+                    coalesce, debounce, longest,
+                )  # fmt: skip
             if isinstance(put, int):
                 return put
             return (await _put(queue, put, timeout))[0]
@@ -119,12 +129,17 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         quiet: bool = False,
         limit: Names | None = None,
         group: str | None = None,
+        coalesce: Key | None = None,
+        debounce: Seconds | None = None,
+        longest: Seconds | None = None,
     ) -> Put:
         """See ``KeyedQueue.put_known``."""
         if timeout is not None:
             _check(timeout, "put_known()")
-        named = (keys, shared, priority, delay, dedup, barrier, quiet, limit, group)
-        batch = self.queue._batch_of_one(payload, *named)
+        batch = self.queue._batch_of_one(
+            payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group,
+            coalesce, debounce, longest,
+        )  # fmt: skip
         try:
             look = _put_look(self.queue, batch, timeout, lambda wait: wait.put_known(batch))
             return Put(*await _wait(self.queue, look, timeout))
@@ -144,6 +159,9 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         quiet: bool = False,
         limit: Names | None = None,
         group: str | None = None,
+        coalesce: Key | None = None,
+        debounce: Seconds | None = None,
+        longest: Seconds | None = None,
     ) -> int:
         """See ``KeyedQueue.put_nowait``."""
         try:
@@ -159,6 +177,9 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
                 quiet=quiet,
                 limit=limit,
                 group=group,
+                coalesce=coalesce,
+                debounce=debounce,
+                longest=longest,
             )
         except (errors.Full, errors.ShutDown) as error:
             raise of_asyncio(error) from None
@@ -178,6 +199,9 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         each_shared: Iterable[Keys | None] | None = None,
         limit: Names | Callable[[T], Names | None] | None = None,
         group: str | Callable[[T], str | None] | None = None,
+        coalesce: Key | Callable[[T], Key | None] | None = None,
+        debounce: Seconds | None = None,
+        longest: Seconds | None = None,
     ) -> list[int]:
         """Put a batch, whole or not at all; see ``KeyedQueue.put_many``. Returns the ids."""
         if timeout is not None:
@@ -185,7 +209,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         queue = self.queue
         batch = queue._batch(
             items, keys, shared, priority, delay, dedup, quiet, each_keys, each_shared, limit,
-            group,
+            group, coalesce, debounce, longest,
         )  # fmt: skip
         try:
             return await _put(queue, batch, timeout)

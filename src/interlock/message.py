@@ -94,8 +94,11 @@ class Put(NamedTuple):
     """Result of ``put_known``."""
 
     id: int
-    known: bool
+    known: bool = False
     """True if the dedup string was known: this is the first message's id, and nothing was put."""
+    replaced: bool = False
+    """True if the payload of an earlier message with the ``coalesce`` name was replaced: this is
+    that message's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +157,9 @@ class Stats:
     and 27)."""
     groups: int
     """Groups with unsettled messages (clause 28)."""
+    coalesced: int
+    """Puts that replaced the payload of an earlier message (clause 29); ``puts`` does not count
+    them."""
     # /wire
     oldest_ready: float = field(compare=False)
     """Seconds for which the oldest ready message has been in its place, whatever its priority.

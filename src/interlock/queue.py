@@ -211,14 +211,21 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         quiet: bool = False,
         limit: Names | None = None,
         group: str | None = None,
+        coalesce: Key | None = None,
+        debounce: Seconds | None = None,
+        longest: Seconds | None = None,
     ) -> Put:
-        """Put as ``put`` does; return the id, and whether the dedup string was known.
+        """Put as ``put`` does; return the id, and whether the dedup string was known, or the
+        payload of an earlier message was replaced.
 
-        A known string puts nothing: ``id, known = queue.put_known(order,
-        dedup=f"order:{number}")``.
+        A known string puts nothing: ``put = queue.put_known(order, dedup=f"order:{number}")``.
         """
-        named = (keys, shared, priority, delay, dedup, barrier, quiet, limit, group)
-        return Put(*self._put_known(payload, block, timeout, *named))
+        return Put(
+            *self._put_known(
+                payload, block, timeout, keys, shared, priority, delay, dedup, barrier, quiet,
+                limit, group, coalesce, debounce, longest,
+            )
+        )  # fmt: skip
 
     def put_nowait(
         self,
@@ -233,6 +240,9 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         quiet: bool = False,
         limit: Names | None = None,
         group: str | None = None,
+        coalesce: Key | None = None,
+        debounce: Seconds | None = None,
+        longest: Seconds | None = None,
     ) -> int:
         """Put without waiting: ``put(payload, block=False, ...)``."""
         return self.put(
@@ -247,6 +257,9 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
             quiet=quiet,
             limit=limit,
             group=group,
+            coalesce=coalesce,
+            debounce=debounce,
+            longest=longest,
         )
 
     def get_nowait(self, *, kind: Kind = "any") -> Lease[T]:

@@ -33,4 +33,8 @@ def ship(order: Order, day: dt.date, *notes: str, rush: bool = False) -> list[ob
 async def note(text: str, one: uuid.UUID | None = None, colour: Colour = Colour.RED) -> None: ...
 
 
+@app.task(name="shop.price", coalesce="price:{symbol}")
+def price(symbol: str, cents: int) -> None: ...
+
+
 no_task = 3

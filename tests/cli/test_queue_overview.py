@@ -125,6 +125,20 @@ def test_peek_filters_by_state_and_key(cli: Command, queue: RemoteQueue[bytes]) 
     lease.ack()
 
 
+def test_peek_shows_how_often_a_message_was_replaced(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
+    queue.put(b"plain")
+    id = queue.put(b"1", coalesce="price")
+    for payload, times in ((b"2", "1 time"), (b"3", "2 times")):
+        queue.put(payload, coalesce="price")
+        assert f"{id}  ready, replaced {times}, age " in cli("peek", queue.name, id).out
+    plain, named = cli("peek", queue.name, "--json").lines
+    assert (plain["coalesce"], plain["replaced"]) == (None, 0)
+    assert (named["coalesce"], named["replaced"], named["payload"]) == ("price", 2, "3")
+    assert cli("stats", queue.name, "--json").json["coalesced"] == 2
+
+
 def test_peek_prints_the_last_failure(cli: Command, queue: RemoteQueue[bytes]) -> None:
     queue.put(b"a", keys="k")
     queue.get().nack(600, error="no such account")

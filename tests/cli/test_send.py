@@ -63,6 +63,20 @@ def test_send_prints_json_and_a_dedup_string_is_sent_once(
     assert "nothing was sent" in err
 
 
+def test_a_send_that_replaces_the_arguments_of_an_earlier_one_says_so(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (f"{HERE}:price", uuid.uuid4().hex)
+    code, out, err = said(capsys, *words, "100", "--json")
+    first = json.loads(out)
+    assert (code, first["replaced"], err) == (0, False, "")
+    code, out, err = said(capsys, *words, "101", "--json")
+    assert (code, json.loads(out)) == (0, {**first, "replaced": True})
+    assert "has these arguments now" in err
+    with App(url) as other:
+        assert other._queue("default").cancel(first["id"])
+
+
 def test_send_can_wait_for_the_result(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     with App(url) as other:
         other.task(keys="order:{order.id}", result_ttl=60)(sent_tasks.ship.function)

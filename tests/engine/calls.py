@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,7 +122,7 @@ class Queue:
         return parts_of(self.connection, self.key)
 
 
-FIELDS = {"m": "mark", "t": "lease", "k": "reply"}
+FIELDS = {"m": "mark", "t": "lease", "k": "reply", "n": "newest"}
 """Fields of the hash c, by the first letter."""
 
 
@@ -142,3 +142,16 @@ def parts_of(connection: redis.Redis, key: str) -> set[str]:
         elif field not in (b"c", b"d"):
             parts.add("c." + FIELDS[field[:1].decode()])
     return parts
+
+
+def commands_of(queue: Queue, call: Callable[[], object]) -> int:
+    """Return the number of commands that the server executes for a call."""
+
+    def count() -> int:
+        found: Any = queue.connection.info("commandstats")
+        own = ("cmdstat_info", "cmdstat_fcall")
+        return sum(one["calls"] for name, one in found.items() if not name.startswith(own))
+
+    before = count()
+    call()
+    return count() - before

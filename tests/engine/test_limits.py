@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from tests import seeds
-from tests.engine.calls import Queue
+from tests.engine.calls import Queue, commands_of
 from tests.engine.naive.limits import PASSES
 from tests.engine.naive.model import LEASED, Entry, Spec
 from tests.engine.naive.watch import WatchedModel
@@ -294,17 +294,6 @@ def batch(number: int, names: int) -> list[Any]:
         own = ["LIMIT", f"n{n % names}"] if names else []
         arguments += ["payload", 1, 0, len(own) // 2, f"k{n}", *own]
     return arguments
-
-
-def commands_of(queue: Queue, call: Callable[[], object]) -> int:
-    def count() -> int:
-        found: Any = queue.connection.info("commandstats")
-        own = ("cmdstat_info", "cmdstat_fcall")
-        return sum(one["calls"] for name, one in found.items() if not name.startswith(own))
-
-    before = count()
-    call()
-    return count() - before
 
 
 def commands_per_call(queue: Queue, names: int, limit: str, waiting: int) -> dict[str, float]:

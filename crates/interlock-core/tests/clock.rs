@@ -39,7 +39,7 @@ fn a_dedup_string_is_known_for_its_window_after_the_ack() {
             // This thread was kept from running: nothing can be said.
             return false;
         }
-        assert_eq!(again, Placed { id: first.id, known: true });
+        assert_eq!(again, Placed { id: first.id, known: true, replaced: false });
         true
     });
     assert!(conclusive, "this machine is too slow to say anything");

@@ -18,12 +18,16 @@ fn a_line_says_only_what_is_not_the_default() {
         shared: vec![b"100%,|\xff".to_vec()],
         priority: -3,
         dedup: Some("na\u{ef}ve".into()),
+        coalesce: Some(b"price 1".to_vec()),
+        debounce: 5,
+        within: 9,
         ..PutCall::default()
     };
     let step = |call| Step { now: 7, call }.to_string();
     assert_eq!(
         step(Call::Put(put.clone())),
-        "7 put keys=room%201,b shared=100%25%2C%7C%FF priority=-3 dedup=na%C3%AFve"
+        "7 put keys=room%201,b shared=100%25%2C%7C%FF priority=-3 dedup=na%C3%AFve \
+         coalesce=price%201 debounce=5 within=9"
     );
     assert_eq!(step(Call::Put(PutCall::default())), "7 put");
     assert_eq!(step(Call::PutMany(vec![])), "7 put_many");

@@ -130,25 +130,12 @@ class App:
     def task(self, fn: Callable[P, R], /) -> Task[P, R]: ...
     @overload
     def task(
-        self,
-        fn: None = None,
-        /,
-        *,
-        transaction: AnyOutbox,
-        name: str | None = None,
-        keys: KeySpec = (),
-        shared: KeySpec = (),
-        limit: KeySpec = (),
-        group: KeySpec = (),
-        queue: str = "default",
-        retry: Retry | None = None,
-        timeout: Seconds | None = None,
-        result_ttl: Seconds = 0,
-        quiet: bool = False,
-        priority: int = 0,
-        barrier: bool = False,
+        self, fn: None = None, /, *, transaction: AnyOutbox, name: str | None = None,
+        keys: KeySpec = (), shared: KeySpec = (), limit: KeySpec = (), group: KeySpec = (),
+        queue: str = "default", retry: Retry | None = None, timeout: Seconds | None = None,
+        result_ttl: Seconds = 0, quiet: bool = False, priority: int = 0, barrier: bool = False,
         expires: Seconds | None = None,
-    ) -> TransactionDecorator: ...
+    ) -> TransactionDecorator: ...  # fmt: skip
     @overload
     def task(
         self,
@@ -168,6 +155,9 @@ class App:
         priority: int = 0,
         barrier: bool = False,
         expires: Seconds | None = None,
+        coalesce: KeySpec = (),
+        debounce: Seconds | None = None,
+        longest: Seconds | None = None,
     ) -> TaskDecorator: ...
     def task(
         self,
@@ -188,6 +178,9 @@ class App:
         barrier: bool = False,
         expires: Seconds | None = None,
         transaction: AnyOutbox | None = None,
+        coalesce: KeySpec = (),
+        debounce: Seconds | None = None,
+        longest: Seconds | None = None,
     ) -> Any:
         """Make a task of a function, or of a coroutine function.
 
@@ -212,28 +205,21 @@ class App:
             expires: seconds after the send after which the message is dropped. Default: never.
             transaction: an ``interlock.outbox.Outbox``: the function takes a connection first,
                 with an open transaction in which the call's row was deleted. Default: none.
+            coalesce: a name, given as a key and one of the keys: while the newest call with it is
+                not handled, a send replaces its arguments. No barrier, dedup string or outbox.
+            debounce, longest: seconds after the last send of a name until its call takes its place,
+                and after the first send at most. Default: none.
 
         Raises:
             TypeError, ValueError: an argument is of a wrong type or out of its range, a template
                 names what the function does not take, or there is a task of this name.
         """
         made = decorator(
-            self,
-            name=name,
-            keys=keys,
-            shared=shared,
-            limit=limit,
-            group=group,
-            queue=queue,
-            retry=retry,
-            timeout=timeout,
-            result_ttl=result_ttl,
-            quiet=quiet,
-            priority=priority,
-            barrier=barrier,
-            expires=expires,
-            transaction=transaction,
-        )
+            self, name=name, keys=keys, shared=shared, limit=limit, group=group, queue=queue,
+            retry=retry, timeout=timeout, result_ttl=result_ttl, quiet=quiet, priority=priority,
+            barrier=barrier, expires=expires, transaction=transaction, coalesce=coalesce,
+            debounce=debounce, longest=longest,
+        )  # fmt: skip
         return made if fn is None else made(fn)
 
     def cron(

@@ -30,16 +30,19 @@ class Job(Generic[R]):
     It can be pickled. Unpickling finds its app by its place, ``module:name``.
     """
 
-    __slots__ = ("_app", "_kept", "_queue", "_types", "id", "known", "task")
+    __slots__ = ("_app", "_kept", "_queue", "_types", "id", "known", "replaced", "task")
 
     def __init__(
-        self, app: App, queue: str, task: str, types: Types, id: int, known: bool, kept: bool
-    ) -> None:
+        self, app: App, queue: str, task: str, types: Types, id: int, known: bool, kept: bool,
+        replaced: bool = False,
+    ) -> None:  # fmt: skip
         self.id = id
         """The message's id, for ``explain``, ``cancel`` and ``revoke``."""
         self.known = known
         """Its ``dedup`` string was known: this is the job of the first message, and nothing was
         sent."""
+        self.replaced = replaced
+        """An earlier call with the ``coalesce`` name has these arguments now: this is its job."""
         self.task = task
         """The task's name."""
         self._app, self._queue, self._types, self._kept = app, queue, types, kept
@@ -138,10 +141,10 @@ class Job(Generic[R]):
             raise pickle.PicklingError(
                 f"the job {self.id} of {self.task!r} cannot be pickled: {error}"
             ) from None
-        return _found_again, (place, self.task, self.id, self.known)
+        return _found_again, (place, self.task, self.id, self.known, self.replaced)
 
     def __repr__(self) -> str:
-        known = ", known" if self.known else ""
+        known = ", known" if self.known else ", replaced" if self.replaced else ""
         return f"<{type(self).__name__} {self.id} of {self.task!r}{known}>"
 
     def _overdue(self, error: TimeoutError) -> TimeoutError:
@@ -170,9 +173,9 @@ class Job(Generic[R]):
             )
 
 
-def _found_again(place: str, task: str, id: int, known: bool) -> Job[Any]:
+def _found_again(place: str, task: str, id: int, known: bool, replaced: bool = False) -> Job[Any]:
     """Return a job as it was pickled; called by pickle."""
-    job: Job[Any] = loaded_task(place, task, id)._job(id, known)
+    job: Job[Any] = loaded_task(place, task, id)._job(id, known, replaced)
     return job
 
 

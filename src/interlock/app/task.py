@@ -51,6 +51,10 @@ class Declared:
     """Seconds after the send from which on no handler begins; None: never."""
     transaction: Any = None
     """The outbox in whose transactions the function runs; None: it takes no transaction."""
+    debounce: float | None = None
+    """Seconds after the last send of its coalescing name until a call takes its place."""
+    longest: float | None = None
+    """Seconds after the first send, beyond which ``debounce`` delays no call."""
 
 
 @dataclass(slots=True)
@@ -74,6 +78,7 @@ class _Sendable(Generic[P, R]):
         shared: Any,
         limit: Any = (),
         group: Any = (),
+        coalesce: Any = (),
     ) -> None:
         self.function = function
         """The function itself."""
@@ -88,6 +93,9 @@ class _Sendable(Generic[P, R]):
         )
         self._group: Rule | None = (
             rule("group", group, self.signature, function) if group != () else None
+        )
+        self._coalesce: Rule | None = (
+            rule("coalesce", coalesce, self.signature, function) if coalesce != () else None
         )
         parameters = self.signature.parameters
         kinds = {each.kind for each in parameters.values()}
@@ -233,11 +241,18 @@ class _Sendable(Generic[P, R]):
         return bound
 
     def _key_set(self, bound: inspect.BoundArguments) -> KeySet:
-        return KeySet(*self._named(bound))
+        keys, shared, _ = self._named(bound)
+        return KeySet(keys, shared)
 
-    def _named(self, bound: inspect.BoundArguments) -> tuple[frozenset[bytes], frozenset[bytes]]:
-        keys = frozenset(self._keys(bound))
-        return keys, frozenset(self._shared(bound)) - keys
+    def _named(
+        self, bound: inspect.BoundArguments
+    ) -> tuple[frozenset[bytes], frozenset[bytes], bytes | None]:
+        """Return the keys, the shared keys, and the coalescing name, which is among the keys."""
+        names = self._coalesce(bound) if self._coalesce is not None else ()
+        if self._coalesce is not None and len(names) != 1:
+            raise ValueError(f"task {self.name!r}: coalesce gives {len(names)} names; allowed: one")
+        keys = frozenset((*self._keys(bound), *names))
+        return keys, frozenset(self._shared(bound)) - keys, names[0] if names else None
 
     def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raise the error that a send of this call would raise for its arguments."""
@@ -258,7 +273,7 @@ class _Sendable(Generic[P, R]):
 
     def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ready:
         bound = self._bound(args, kwargs)
-        keys, shared = self._named(bound)
+        keys, shared, coalesce = self._named(bound)
         sending = Sending(
             self.name,
             self.declared.queue,
@@ -292,17 +307,21 @@ class _Sendable(Generic[P, R]):
             options["limit"] = [name.decode() for name in self._limit(bound)]
         if self._group is not None:
             options["group"] = self._group_of(bound)
+        if coalesce is not None:
+            options["coalesce"] = coalesce
+            if declared.debounce is not None:
+                options |= {"debounce": declared.debounce, "longest": declared.longest}
         return Ready(payload, sending, options)
 
     def _sent(self, ready: Ready, put: Any) -> Job[R]:
-        job = self._job(put.id, put.known)
+        job = self._job(put.id, put.known, put.replaced)
         self._app._hooks.after("after_send", ready.sending, job)
         return job
 
-    def _job(self, id: int, known: bool) -> Job[R]:
+    def _job(self, id: int, known: bool, replaced: bool = False) -> Job[R]:
         declared = self.declared
         kept = declared.result_ttl > 0
-        return Job(self._app, declared.queue, self.name, self.types, id, known, kept)
+        return Job(self._app, declared.queue, self.name, self.types, id, known, kept, replaced)
 
 
 class Task(_Sendable[P, R]):
@@ -367,6 +386,9 @@ def decorator(
     barrier: bool,
     expires: Seconds | None,
     transaction: Any = None,
+    coalesce: KeySpec = (),
+    debounce: Seconds | None = None,
+    longest: Seconds | None = None,
 ) -> TaskDecorator:
     """See ``App.task``."""
     for argument, value in (("name", name), ("queue", queue)):
@@ -374,7 +396,7 @@ def decorator(
             raise TypeError(f"task(): {argument} is {value!r}; allowed: a str that is not empty")
     if retry is not None and not isinstance(retry, Retry):
         raise TypeError(f"task(): retry is {type(retry).__name__}; allowed: Retry")
-    longest = None if timeout is None else seconds(timeout, "task(): timeout")
+    revoked = None if timeout is None else seconds(timeout, "task(): timeout")
     kept = seconds(result_ttl, "task(): result_ttl")
     urgent = whole(priority, "task(): priority")
     if not -MAX_PRIORITY <= urgent <= MAX_PRIORITY:
@@ -386,6 +408,10 @@ def decorator(
             "task(): barrier is given with keys; allowed: no keys, because a barrier holds them all"
         )
     lifetime = None if expires is None else _lifetime(expires, "task(): expires")
+    times = _debounced(coalesce, debounce, longest)
+    if coalesce != () and (barrier or transaction is not None):
+        other = "barrier" if barrier else "transaction"
+        raise ValueError(f"task(): coalesce with {other}; allowed: one of them")
 
     def make(fn: Any) -> Any:
         if isinstance(fn, _Sendable):
@@ -399,10 +425,10 @@ def decorator(
             raise TypeError(f"task(): {called}() is a generator; allowed: a function that returns")
         kind: type[Any] = AsyncTask if inspect.iscoroutinefunction(fn) else Task
         declared = Declared(
-            called, queue, retry, longest, kept, bool(quiet), urgent, bool(barrier), lifetime,
-            transaction,
+            called, queue, retry, revoked, kept, bool(quiet), urgent, bool(barrier), lifetime,
+            transaction, *times,
         )  # fmt: skip
-        made = kind(app, fn, declared, keys, shared, limit, group)
+        made = kind(app, fn, declared, keys, shared, limit, group, coalesce)
         app._add(made)
         return made
 
@@ -422,6 +448,25 @@ def _signature(function: Callable[..., Any], declared: Declared) -> inspect.Sign
             "whose first parameter is the connection, such as def transfer(db, source, target)"
         )
     return found.replace(parameters=parameters[1:])
+
+
+def _debounced(
+    coalesce: KeySpec, debounce: Seconds | None, longest: Seconds | None
+) -> tuple[float | None, float | None]:
+    """Check the times of a coalescing task. Raises TypeError and ValueError."""
+    if debounce is None:
+        if longest is not None:
+            raise ValueError("task(): longest without debounce")
+        return None, None
+    if coalesce == ():
+        raise ValueError("task(): debounce without coalesce")
+    if longest is None:
+        raise ValueError("task(): debounce without longest")
+    delay = _lifetime(debounce, "task(): debounce")
+    most = seconds(longest, "task(): longest")
+    if most < delay:
+        raise ValueError(f"task(): longest is {most}; allowed: debounce ({delay}) or more")
+    return delay, most
 
 
 def _lifetime(value: Seconds, name: str) -> float:

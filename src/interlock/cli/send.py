@@ -28,8 +28,8 @@ FLAGS = (
     Flag("--wait", "wait until it is handled, and print what the handler returned, as JSON"),
     Flag("--timeout", "with --wait, maximum seconds to wait (60)", "SECONDS", seconds, 60.0),
     Flag("--url", "the engine; overrides the app's own and INTERLOCK_URL", "URL"),
-    Flag("--json", "print a JSON object with id, known, task, queue, keys and shared, and with "
-         "--wait the result"),
+    Flag("--json", "print a JSON object with id, known, replaced, task, queue, keys and shared, "
+         "and with --wait the result"),
 )  # fmt: skip
 
 
@@ -113,12 +113,14 @@ def told(job: Job[Any], keys: Any, given: argparse.Namespace) -> int:
     from interlock.explanation import key_names
 
     facts: dict[str, Any] = {
-        "id": job.id, "known": job.known, "task": job.task, "queue": job._queue,
-        "keys": key_names(keys.keys), "shared": key_names(keys.shared),
+        "id": job.id, "known": job.known, "replaced": job.replaced, "task": job.task,
+        "queue": job._queue, "keys": key_names(keys.keys), "shared": key_names(keys.shared),
     }  # fmt: skip
     said = f"message {job.id} of queue {job._queue!r}"
     if job.known:
         print(f"{said} has that dedup string; nothing was sent", file=sys.stderr, flush=True)
+    if job.replaced:
+        print(f"{said} waits under that name; it has these arguments now", file=sys.stderr)
     if not given.wait:
         print(json.dumps(facts) if given.json else job.id, flush=True)
         return 0

@@ -259,6 +259,11 @@ class Outbox:
     def _checked(self, task: Any, call: str) -> Any:
         if not isinstance(task, Task | AsyncTask) or task._app is not self.app:
             raise TypeError(f"{call}: {task!r} is given; allowed: a task of the outbox's app")
+        if task._coalesce is not None:
+            raise ValueError(
+                f"{call}: task {task.name!r} has coalesce; allowed: a task without, for each row "
+                "of an outbox is handled"
+            )
         return task
 
     def _failed(self, sends: list[Any], error: BaseException) -> None:

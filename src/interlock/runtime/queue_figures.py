@@ -163,6 +163,9 @@ COUNTERS = (
     counter("skipped", "held messages that were skipped", "Operated", "skipped"),
     counter("requeued", "dead letters that were requeued", "Operated", "requeued"),
     counter("deduplicated", "puts with a known dedup string", "Operated", "deduplicated"),
+    counter(
+        "coalesced", "puts that replaced the payload of an earlier message", "Operated", "coalesced"
+    ),
     counter("messages_expired", "messages dropped because they had expired"),
     counter("dead_expired", "dead letters removed because of their age"),
     # /wire

@@ -27,7 +27,7 @@ class CarriedModel(ReadModel):
             # The time remains, and the last numbers.
             self.line, self.delayed, self.dead, self.paused = [], [], [], []
             self.named, self.kept, self.options = {}, {}, dict(DEFAULTS)
-            self.used, self.closed, self.places = {}, {}, {}
+            self.used, self.closed, self.places, self.newest = {}, {}, {}, {}
             self.halted = self.sealed = self.declared = self.made = False
             self.counts.clear()
         return [str(int(goes)), *map(str, there)]
@@ -49,7 +49,8 @@ class CarriedModel(ReadModel):
             seen.add(item[0])
         queued = [item[5].payload for item in new if item[1] != "dead"]
         if queued:
-            self.room(len(queued), len("".join(queued)))
+            size = len("".join(queued))
+            self.room(len(queued), size, size)
         dead = len(new) - len(queued)
         if dead and len(self.dead) + dead > int(self.options["MAXDEAD"]):
             raise Refused("FULL")
@@ -90,10 +91,8 @@ class CarriedModel(ReadModel):
     ) -> tuple[Entry, str]:
         if state == "dead":
             options = {k: v for k, v in spec.options if k in KEPT_OF_THE_DEAD}
-            exclusive = list(dict.fromkeys(spec.keys))
-            shared = [key for key in dict.fromkeys(spec.shared) if key not in exclusive]
             id = self._next_number()
-            entry = Entry(id, spec.payload, exclusive, shared, options, id)
+            entry = Entry(id, spec.payload, *spec.canonical_keys(), options, id)
             entry.died = min(time, self.now)
             self.dead.append(entry)
         else:

@@ -45,6 +45,15 @@ class Spec:
         pairs = [part for pair in self.options for part in pair]
         return [self.payload, *map(str, counts), *self.keys, *self.shared, *pairs]
 
+    def option(self, name: str) -> str | None:
+        return dict(self.options).get(name)
+
+    def canonical_keys(self) -> tuple[list[str], list[str]]:
+        """The exclusive ones, of which its coalescing name is the first; and the shared ones."""
+        name = self.option("COALESCE")
+        exclusive = list(dict.fromkeys([*([] if name is None else [name]), *self.keys]))
+        return exclusive, [key for key in dict.fromkeys(self.shared) if key not in exclusive]
+
 
 @dataclass(eq=False)
 class Entry:
@@ -76,6 +85,10 @@ class Entry:
     passes: int = 0
     slots: int | None = None
     """Number of its first names, rates last, of which a keeper keeps a slot."""
+    revision: int = 0
+    """Number of puts that replaced its payload."""
+    latest: int = 0
+    """Until when a debounce may delay it; 0: for ever."""
 
     def __post_init__(self) -> None:
         if "LIMIT" in self.options:
@@ -156,6 +169,8 @@ class Model:
     """The time at which the oldest dead letter was first seen to be too old."""
     named: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     """Record of a dedup string: the message, and the end of its window once it is settled."""
+    newest: dict[str, int] = field(default_factory=dict)
+    """The unsettled message of each coalescing name that was put last."""
     kept: dict[int, tuple[str, int, str]] = field(default_factory=dict)
     """For a message whose put asked for it: how it ended, until when that is kept, the result."""
     used: dict[str, int] = field(default_factory=dict)
@@ -258,9 +273,10 @@ class Model:
         id, until = self.named[name]
         return id if until is None or until > self.now else None
 
-    def room(self, count: int, size: int) -> None:
+    def room(self, count: int, size: int, whole: int) -> None:
+        """Refuse messages and bytes for which there is no room; all payloads have `whole` bytes."""
         most, bytes = int(self.options["MAXSIZE"]), int(self.options["MAXBYTES"])
-        if (most and count > most) or (bytes and size > bytes):
+        if (most and count > most) or (bytes and whole > bytes):
             raise Refused("TOOBIG")
         if not self.has_room(count, size):
             raise Refused("FULL")
@@ -275,39 +291,58 @@ class Model:
         self.apply_due()
         if self.sealed:
             raise Refused("SEALED")
-        if any("AFTER" in own and self.known(own["AFTER"]) is None
-               for own in (dict(spec.options) for spec in specs)):  # fmt: skip
+        after = [spec.option("AFTER") for spec in specs]
+        if any(name is not None and self.known(name) is None for name in after):
             raise Refused("UNKNOWN")
         new: dict[str | int, Spec] = {}
         for at, spec in enumerate(specs):
-            name = dict(spec.options).get("DEDUP")
+            name = spec.option("DEDUP")
             if self.known(name) is None:
                 new.setdefault(at if name is None else name, spec)
-        if new:
-            self.room(len(new), sum(len(spec.payload) for spec in new.values()))
+        count, size, whole = self.need(list(new.values()))
+        if count or size:
+            self.room(count, size, whole)
         reply = []
         for spec in specs:
-            known = self.known(dict(spec.options).get("DEDUP"))
+            known = self.known(spec.option("DEDUP"))
             if known is not None:
                 self.counts["deduplicated"] += 1
                 reply += [str(known), "1"]
+            elif replaced := self.replaceable(spec):
+                self.replace(replaced, spec)
+                reply += [str(replaced.id), "2"]
             else:
                 reply += [str(self.enter(spec)), "0"]
         return reply
+
+    def need(self, specs: list[Spec]) -> tuple[int, int, int]:
+        raise NotImplementedError
+
+    def replaceable(self, spec: Spec) -> Entry | None:
+        raise NotImplementedError
+
+    def replace(self, entry: Entry, spec: Spec) -> None:
+        raise NotImplementedError
 
     def enter(self, spec: Spec, attempt: int = 1) -> int:
         self.counts["puts"] += 1
         options = dict(spec.options)
         id = self._next_number()
-        exclusive = list(dict.fromkeys(spec.keys))
-        shared = [key for key in dict.fromkeys(spec.shared) if key not in exclusive]
+        exclusive, shared = spec.canonical_keys()
         entry = Entry(id, spec.payload, exclusive, shared, options, id, attempt)
         self.enter_ring(entry)
+        entry.revision = int(options.pop("REVISION", 0))
         self.happened("put", entry)
         if "DEDUP" in options:
             self.named[options["DEDUP"]] = id, None
+        if "COALESCE" in options:
+            self.newest[options["COALESCE"]] = id
         options.pop("AFTER", None)
-        if delay := int(options.pop("DELAY", 0)):
+        delay, within = int(options.pop("DELAY", 0)), int(options.pop("WITHIN", 0))
+        if debounce := int(options.pop("DEBOUNCE", 0)):
+            entry.latest = self.now + within if within else 0
+            delay = min(debounce, within) if within else debounce
+        if delay:
             entry.state, entry.due = DELAYED, self.now + delay
             self.delayed.append(entry)
         else:
@@ -546,6 +581,8 @@ class Model:
             self.named[name] = entry.id, self.now + window
             if not window:
                 del self.named[name]
+        if self.newest.get(entry.options.get("COALESCE", "")) == entry.id:
+            del self.newest[entry.options["COALESCE"]]
 
     def extend(self, token: str, duration: int, waiting: str = "") -> list[str]:
         self.apply_due()

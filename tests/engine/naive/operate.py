@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.engine.naive.groups import GroupedModel, checked_weights
+from tests.engine.naive.coalesce import CoalescedModel
+from tests.engine.naive.groups import checked_weights
 from tests.engine.naive.limits import checked_limits
 from tests.engine.naive.model import (
     BACKING_OFF,
@@ -17,7 +18,7 @@ from tests.engine.naive.model import (
 )
 
 
-class OperatedModel(GroupedModel):
+class OperatedModel(CoalescedModel):
     def configure(self, arguments: list[str]) -> list[str]:
         self.apply_due()
         mode = arguments[0] if arguments[:1] in (["CHANGE"], ["REPLACE"]) else None
@@ -113,7 +114,7 @@ class OperatedModel(GroupedModel):
         if self.sealed:
             raise Refused("SEALED")
         payload = entry.payload if edited is None else edited
-        self.room(1, len(payload))
+        self.room(1, len(payload), len(payload))
         self.dead.remove(entry)
         self.counts["requeued"] += 1
         stays = ("PRIORITY", "BARRIER", "RESULT", "QUIET", "LIMIT", "GROUP", *POLICY)

@@ -106,6 +106,8 @@ class ReadModel(OperatedModel):
         given = {k: v for k, v in entry.options.items() if v != plain.get(k)}
         if "DEDUP" not in given:
             given.pop("WINDOW", None)
+        if "COALESCE" in given and entry.revision:
+            given["REVISION"] = str(entry.revision)
         pairs = [part for name in OPTIONS if name in given for part in (name, given[name])]
         first = [str(entry.id), entry.told_sequence(), str(entry.attempt), entry.payload]
         exclusive, shared, *keys = entry.counted_keys()

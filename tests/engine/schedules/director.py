@@ -17,8 +17,8 @@ SOON = 10_000_000
 KEPT = 300_000_000
 """µs for which a consumer's last reply is kept."""
 KINDS = (
-    "put", "due", "lease", "ack", "release", "defer", "lease_expired", "retry", "dead", "hold",
-    "readied", "skip", "cancel",
+    "put", "replaced", "due", "lease", "ack", "release", "defer", "lease_expired", "retry", "dead",
+    "hold", "readied", "skip", "cancel",
 )  # fmt: skip
 NOBODY = ("5", "7")
 """A lease that never was."""

@@ -16,6 +16,12 @@ NAMES = ("bank", "host:a", "host:b", "free")
 """Of limits."""
 GROUPS = ("acme", "big", "bit", "c\xff")
 KEYS = ("a", "b", "c", "d", "e", "f")
+COALESCED = {
+    "p": ((), (), ()),
+    "q": (("a",), ("b",), (("PRIORITY", "1"),)),
+    "a": ((), ("c",), (("LIMIT", "bank"),)),
+}
+"""Coalescing names, each with the other keys and the options of most messages that have it."""
 CONSUMERS = ("one", "two", "three", "")
 """The last has no name: its calls carry no number, and no reply of theirs is kept."""
 PICKS = 1_000
@@ -42,6 +48,19 @@ WRONG: list[tuple[str, str, list[str]]] = [
     ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "LIMIT", "a\x1f"]),
     ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "LIMIT", "\x1f".join("a" * 9)]),
     ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "LIMIT", "x" * 1_025]),
+    ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "COALESCE", ""]),
+    ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "COALESCE", "x" * 1_025]),
+    ("BADARG", "put", ["", "0", "0", "p", "0", "0", "2", "COALESCE", "a", "BARRIER", "1"]),
+    ("BADARG", "put", ["", "0", "0", "p", "0", "0", "2", "DEDUP", "x", "COALESCE", "a"]),
+    ("BADARG", "put", ["", "0", "0", "p", "0", "0", "2", "COALESCE", "a", "DEBOUNCE", "0"]),
+    ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "DEBOUNCE", "1"]),
+    ("BADARG", "put", ["", "0", "0", "p", "0", "0", "2", "WITHIN", "1", "COALESCE", "a"]),
+    ("BADARG", "put", ["", "0", "0", "p", "0", "0", "2", "REVISION", "1", "COALESCE", "a"]),
+    (
+        "BADARG",
+        "put",
+        ["", "0", "0", "p", "0", "0", "3", "DELAY", "1", "DEBOUNCE", "1", "COALESCE", "a"],
+    ),
     ("BADARG", "configure", ["LIMITS", "bank"]),
     ("BADARG", "configure", ["LIMITS", "bank=0"]),
     ("BADARG", "configure", ["LIMITS", "=1"]),
@@ -134,6 +153,12 @@ WRONG: list[tuple[str, str, list[str]]] = [
     ("BADARG", "settle", ["one", "1000000000", "CLOSE", "5", "6", "1", "", "a"]),
     ("BADARG", "settle", ["one", "1000000000", "NACK", "5", "6", "", "x" * 4_097]),
     ("BADARG", "restore", ["5", "w", "held", "1", "0", "x" * 16_385, "p", "0", "0", "0"]),
+    ("BADARG", "restore", ["5", "w", "delayed", "1", "0", "", "p", "0", "0", "1", "REVISION", "1"]),
+    (
+        "BADARG",
+        "restore",
+        ["5", "w", "delayed", "1", "0", "", "p", "0", "0", "2", "COALESCE", "a", "DEBOUNCE", "1"],
+    ),
     ("BADARG", "forget", ["x"]),
     ("BADARG", "forget", ["5", "6"]),
     ("BADARG", "roots", ["-1", "5"]),
@@ -180,6 +205,8 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
     limited = choice([0, 0, 0.3, 0.8])
     # A clock that goes back gives a rate nothing; when its messages come up again, no clause says.
     rated = choice([0, 0.3, 0.7]) if limited and not set_ways[1:] else 0
+
+    coalesced = choice([0, 0.2, 0.5])
 
     def limits() -> str:
         tried = {"bank": "1124", "host:*": "123", "host:b": "1", "*": "125", "free": "2"}
@@ -248,7 +275,28 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         if ("BARRIER", "1") in options:
             named = []
         cut = len(named) if plain else rng.randint(0, len(named))
-        return Spec(payload(), tuple(named[:cut]), tuple(named[cut:]), options)
+        made = Spec(payload(), tuple(named[:cut]), tuple(named[cut:]), options)
+        return coalescing(made) if chance() < coalesced else made
+
+    def coalescing(made: Spec) -> Spec:
+        """A message with a name; in few, what may not change is another's."""
+        name = choice(list(COALESCED))
+        exclusive, shared, fixed = COALESCED[name]
+        replaced = {"COALESCE", "DEDUP", "WINDOW", "BARRIER"}
+        if chance() < 0.9:
+            replaced |= {"PRIORITY", "LIMIT", "GROUP"}
+            made = Spec(made.payload, exclusive, shared, made.options)
+        else:
+            fixed = ()
+        own = [("COALESCE", name), *fixed]
+        if chance() < 0.3:
+            replaced.add("DELAY")
+            own.append(("DEBOUNCE", choice("1357") + choice(["", "0"])))
+            if chance() < 0.6:
+                own.append(("WITHIN", choice("1258") + choice(["", "0"])))
+        kept = [pair for pair in made.options if pair[0] not in replaced]
+        options = rng.sample([*kept, *own], len(kept) + len(own))
+        return Spec(made.payload, made.keys, made.shared, tuple(options))
 
     def error() -> str:
         if chance() < 0.1:
@@ -348,7 +396,10 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
 
         def item() -> tuple[list[str], int, Spec]:
             found = spec()
-            options = tuple(one for one in found.options if one[0] != "DELAY")
+            timed = ("DELAY", "DEBOUNCE", "WITHIN")
+            options = tuple(one for one in found.options if one[0] not in timed)
+            if found.option("COALESCE") and chance() < 0.5:
+                options += (("REVISION", choice("0129")),)
             mark = choice(["m", "n", str(rng.randrange(99))])
             errors = ["", "broken", "\xff\x00", "new\x1f2\x1f7\x1eold", "x" * 16_384]
             stood = [mark, choice(states), choice("1123"), choice(errors)]

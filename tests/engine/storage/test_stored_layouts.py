@@ -100,11 +100,21 @@ def test_a_dead_letter_stored_without_an_age_limit_expires_by_the_new_limit(
 def test_a_new_queue_stores_its_layout_version(queue: Queue) -> None:
     queue.put(message("one"))
     assert number_of(queue.connection, queue.key) == 3
-    assert b"layout=4" in queue.connection.fcall("il1_version", 0)
+    assert b"layout=6" in queue.connection.fcall("il1_version", 0)
+
+
+def test_a_queue_has_a_layout_that_older_libraries_refuse_only_while_they_would_damage_it(
+    queue: Queue,
+) -> None:
+    queue.put(message("one"))
     queue.put(message("two", group="acme"))
     assert number_of(queue.connection, queue.key) == 4
-    queue.ack_all(queue.lease(2).messages)
-    assert number_of(queue.connection, queue.key) == 3
+    queue.put(message("three", coalesce="p"))
+    assert number_of(queue.connection, queue.key) == 6
+    leased = {one.payload: one for one in queue.lease().messages}
+    for payload, number in (("three", 4), ("two", 3)):
+        queue.ack_all([leased[payload]])
+        assert number_of(queue.connection, queue.key) == number
 
 
 def test_a_queue_of_a_newer_layout_is_refused_and_not_changed(bare: redis.Redis) -> None:
@@ -113,11 +123,11 @@ def test_a_queue_of_a_newer_layout_is_refused_and_not_changed(bare: redis.Redis)
         text: Any = bare.hget("il:{q}:c", "c")
         bare.hset("il:{q}:c", "c", bytes([9]) + text[1:])
         for call in (client.queue("q", int).stats, lambda: client.queue("q", int).put(2)):
-            with pytest.raises(InterlockError, match=r"layout 9.*up to 4.*queue install"):
+            with pytest.raises(InterlockError, match=r"layout 9.*up to 6.*queue install"):
                 call()
         # A layout may be longer, too.
-        bare.hset("il:{q}:c", "c", bytes([5]) + text[1:] + struct.pack("<d", 1))
-        with pytest.raises(InterlockError, match="layout 5"):
+        bare.hset("il:{q}:c", "c", bytes([7]) + text[1:] + struct.pack("<d", 1))
+        with pytest.raises(InterlockError, match="layout 7"):
             client.queue("q", int).get_nowait()
         client.queue("other", int).put(1)
 

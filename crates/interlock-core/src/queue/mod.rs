@@ -28,6 +28,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::key::Key;
 use crate::sync::{give_memory_back, Mutex, Parker, RawLock, ThreadLock};
+use calls::coalesce::Differs;
 use calls::lease::{Failed, LeaseLost};
 use parts::watch::{Event, Watch};
 use scheduler::{Grant, Handle, NoRoom, Placed, Put, Scheduler};
@@ -60,6 +61,8 @@ pub enum Ended {
     Stuck,
     /// Larger than the queue's bound.
     TooLarge,
+    /// It may not replace the payload of the message that it would replace (clause 29).
+    Differs(Differs),
 }
 
 /// The first look at something one may have to wait for.
@@ -171,13 +174,14 @@ impl<P, L: RawLock> Queue<P, L> {
             if inner.closed {
                 return Err(Ended::ShutDown);
             }
-            let now = if put.delay > 0 { self.clock.now() } else { now };
+            let exact = put.delay > 0 || put.coalesce.is_some();
+            let now = if exact { self.clock.now() } else { now };
             let Inner { scheduler, waiters, .. } = inner;
             if waiters.keeps_room(None, scheduler, now) && scheduler.waits(&[*put]) {
                 return Ok(Err(NoRoom::Full));
             }
             let placed = scheduler.put(now, put, payload);
-            if placed.is_ok_and(|placed| !placed.known) {
+            if placed.is_ok_and(Placed::is_new) {
                 waiters.took_room(None, now);
             }
             Ok(placed)
@@ -204,14 +208,15 @@ impl<P, L: RawLock> Queue<P, L> {
             };
             match placed {
                 Ok(placed) => {
-                    if !placed.known {
+                    if placed.is_new() {
                         waiters.took_room(Some(wait), now);
                     }
                     Some(Ok(placed))
                 }
                 Err(NoRoom::TooLarge) => Some(Err(Ended::TooLarge)),
+                Err(NoRoom::Differs(differs)) => Some(Err(Ended::Differs(differs))),
                 Err(NoRoom::Full) => {
-                    wait.wants_room(1, put.size, put.dedup.is_some());
+                    scheduler.wants_room(&[*put], wait);
                     None
                 }
             }
@@ -259,15 +264,15 @@ impl<P, L: RawLock> Queue<P, L> {
             };
             match placed {
                 Ok(placed) => {
-                    if placed.iter().any(|placed| !placed.known) {
+                    if placed.iter().any(|placed| placed.is_new()) {
                         waiters.took_room(Some(wait), now);
                     }
                     Some(Ok(placed))
                 }
                 Err(NoRoom::TooLarge) => Some(Err(Ended::TooLarge)),
+                Err(NoRoom::Differs(differs)) => Some(Err(Ended::Differs(differs))),
                 Err(NoRoom::Full) => {
-                    let (count, size) = scheduler.needs(puts);
-                    wait.wants_room(count, size, puts.iter().any(|put| put.dedup.is_some()));
+                    scheduler.wants_room(puts, wait);
                     None
                 }
             }

@@ -26,6 +26,7 @@
 //! has the struct of all parts, and put.
 
 use crate::key::KeyRef;
+use crate::queue::calls::coalesce::{Coalesce, Coalescing, Differs, Needs};
 use crate::queue::calls::engine::EngineSide;
 use crate::queue::parts::barrier::Barriers;
 use crate::queue::parts::counts::{Counts, Happened};
@@ -88,6 +89,7 @@ pub struct Scheduler<P> {
     pub(super) numbers: Numbers,
     pub(super) counts: Counts,
     pub(super) dedup: Dedup,
+    pub(super) coalescing: Coalescing,
     pub(super) dead: DeadLetters<P>,
     pub(super) engine: EngineSide<P>,
     pub(super) feed: Feed,
@@ -118,6 +120,8 @@ pub struct Put<'a> {
     pub limit: &'a [u8],
     /// Its group; empty: none (clause 28).
     pub group: &'a [u8],
+    /// Its coalescing name, if it has one (clause 29).
+    pub coalesce: Option<&'a Coalesce<'a>>,
 }
 
 /// The reason why a put was refused; the queue is as it was.
@@ -127,6 +131,8 @@ pub enum NoRoom {
     Full,
     /// Larger than the bound: there will never be room.
     TooLarge,
+    /// It may not replace the payload of the message that it would replace (clause 29).
+    Differs(Differs),
 }
 
 /// A put that was done, or was known.
@@ -135,6 +141,16 @@ pub struct Placed {
     pub id: u64,
     /// A dedup string was known: nothing was queued, and `id` is the first put's.
     pub known: bool,
+    /// The message with this id has the payload now: nothing was queued (clause 29).
+    pub replaced: bool,
+}
+
+impl Placed {
+    /// Returns whether a message was queued.
+    #[inline]
+    pub fn is_new(self) -> bool {
+        !self.known && !self.replaced
+    }
 }
 
 /// The right to settle: a lease's place and its token.
@@ -171,6 +187,7 @@ impl<P> Scheduler<P> {
             pauses: Pauses::default(),
             delays: Delays::default(),
             backoffs: Timers::default(),
+            coalescing: Coalescing::default(),
             numbers: Numbers::new(),
             counts: Counts::default(),
             engine: EngineSide::default(),
@@ -228,39 +245,44 @@ impl<P> Scheduler<P> {
         self.begin_usual(now, || Call::Put(PutCall::from(put)));
         if let Some(id) = put.dedup.and_then(|name| self.dedup.find(name, self.now)) {
             self.counts.note(Happened::Deduplicated);
-            return Ok(Placed { id, known: true });
+            return Ok(Placed { id, known: true, replaced: false });
+        }
+        if put.coalesce.is_some() {
+            return self.put_named(put, payload);
         }
         self.room(1, put.size)?;
         let id = self.enter_at_once(put, payload.take());
-        Ok(Placed { id, known: false })
+        Ok(Placed { id, known: false, replaced: false })
     }
 
-    /// The messages of a batch that are not known by their dedup string, and their bytes.
-    pub(super) fn needs(&self, puts: &[Put<'_>]) -> (usize, u64) {
-        let (mut count, mut size) = (0, 0u64);
+    /// The room that the messages of a batch need that are not known by their dedup string.
+    pub(super) fn needs<'a>(&self, puts: &'a [Put<'a>]) -> Result<Needs<'a>, Differs> {
+        let mut needs = Needs::default();
         let mut names = hashbrown::HashSet::<&str, std::hash::RandomState>::default();
-        for put in puts {
+        for (at, put) in puts.iter().enumerate() {
             let known = put
                 .dedup
                 .is_some_and(|n| self.dedup.find(n, self.now).is_some() || !names.insert(n));
-            if !known {
-                count += 1;
-                size = put.size.saturating_add(size);
+            if put.coalesce.is_some() {
+                self.add_named(&mut needs, at, *put, put.size)?;
+            } else if !known {
+                needs.add(put.size);
             }
         }
-        (count, size)
+        Ok(needs)
     }
 
-    /// Returns the number of dedup strings that became known so far.
-    pub(super) fn names(&self) -> u64 {
-        self.dedup.inserted()
+    /// Returns a number that rises when a put that waits for room may need less: a dedup string became known, or
+    /// the newest message of a coalescing name is another one, or no longer leased.
+    pub fn names(&self) -> u64 {
+        self.dedup.inserted() + self.coalescing.changes()
     }
 
-    /// Returns whether these puts may have to wait for room: all may that are neither known nor too
-    /// large.
+    /// Returns whether these puts may have to wait for room: all may that need some and are not too large.
     pub(super) fn waits(&self, puts: &[Put<'_>]) -> bool {
-        let (count, size) = self.needs(puts);
-        count > 0 && self.room(count, size) != Err(NoRoom::TooLarge)
+        self.needs(puts).is_ok_and(|needs| {
+            !needs.is_nothing() && self.room_for(&needs) != Err(NoRoom::TooLarge)
+        })
     }
 
     /// Queues a batch whole or not at all (clause 11).
@@ -271,15 +293,15 @@ impl<P> Scheduler<P> {
         payloads: &mut [Option<P>],
     ) -> Result<Vec<Placed>, NoRoom> {
         self.begin(now, || Call::PutMany(puts.iter().map(PutCall::from).collect()));
-        let (count, size) = self.needs(puts);
-        self.room(count, size)?;
+        let needs = self.needs(puts).map_err(NoRoom::Differs)?;
+        self.room_for(&needs)?;
         let placed = puts.iter().zip(payloads).map(|(put, payload)| {
             match put.dedup.and_then(|name| self.dedup.find(name, self.now)) {
                 Some(id) => {
                     self.counts.note(Happened::Deduplicated);
-                    Placed { id, known: true }
+                    Placed { id, known: true, replaced: false }
                 }
-                None => Placed { id: self.enter(put, payload.take()), known: false },
+                None => self.place_named(put, payload),
             }
         });
         Ok(placed.collect())
@@ -288,7 +310,10 @@ impl<P> Scheduler<P> {
     /// Gives a new message, for which there is room, its id and, unless it is delayed, its place.
     #[inline]
     pub fn enter(&mut self, put: &Put<'_>, payload: Option<P>) -> u64 {
-        self.enter_at_once(put, payload)
+        match put.coalesce {
+            None => self.enter_at_once(put, payload),
+            Some(_) => self.enter_named(put, payload),
+        }
     }
 
     /// Like `enter`, inlined for callers in a loop.

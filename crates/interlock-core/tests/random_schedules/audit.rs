@@ -6,8 +6,10 @@
 
 use std::cmp::Reverse;
 
-use interlock_core::queue::schedules::trace::{Answer, Call, PutCall, Step};
+use interlock_core::queue::schedules::trace::{Answer, Call, PutAnswer, PutCall, Step};
 use interlock_core::queue::types::{Options, RevokeThen, Time};
+
+use crate::coalesce;
 
 pub struct Audit {
     options: Options,
@@ -30,6 +32,8 @@ struct Seen {
     /// `None`: delayed.
     place: Option<u64>,
     due: Time,
+    /// Until when a debounce may delay it.
+    latest: Time,
     attempt: u32,
     lease: Option<Lease>,
     /// It is unsettled for certain.
@@ -52,11 +56,11 @@ impl Audit {
         self.see_due();
         match (&step.call, answer) {
             (Call::Put(put), Answer::Put(answers)) => {
-                self.see_put(put, answers[0].id, answers[0].known);
+                self.see_put(put, answers[0]);
             }
             (Call::PutMany(puts), Answer::Put(answers)) => {
                 for (put, answer) in puts.iter().zip(answers) {
-                    self.see_put(put, answer.id, answer.known);
+                    self.see_put(put, *answer);
                 }
             }
             (Call::Lease { .. }, Answer::Leased(granted)) => {
@@ -118,17 +122,27 @@ impl Audit {
         }
     }
 
-    fn see_put(&mut self, put: &PutCall, id: u64, known: bool) {
-        if known {
+    fn see_put(&mut self, put: &PutCall, answer: PutAnswer) {
+        let id = answer.id;
+        if answer.known {
             return;
         }
+        if answer.replaced {
+            let delayed = |seen: &&mut Seen| seen.id == id && seen.place.is_none();
+            if let Some(seen) = self.live.iter_mut().find(delayed).filter(|_| put.debounce > 0) {
+                seen.due = self.now.saturating_add(put.debounce).min(seen.latest);
+            }
+            return;
+        }
+        let (due, latest) = coalesce::due(put, self.now);
         self.live.push(Seen {
             id,
-            keys: put.keys.clone(),
+            keys: put.coalesce.iter().chain(&put.keys).cloned().collect(),
             shared: put.shared.clone(),
             barrier: put.barrier,
-            place: (put.delay == 0).then_some(self.next),
-            due: self.now.saturating_add(put.delay),
+            place: due.is_none().then_some(self.next),
+            due: due.unwrap_or(self.now),
+            latest,
             attempt: 1,
             lease: None,
             certain: true,

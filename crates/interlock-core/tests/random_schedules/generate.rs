@@ -150,7 +150,9 @@ impl Generator {
     fn learn(&mut self, label: usize, answer: &Answer) {
         match answer {
             Answer::Put(puts) => {
-                for (at, put) in puts.iter().enumerate().filter(|(_, put)| !put.known) {
+                for (at, put) in
+                    puts.iter().enumerate().filter(|(_, put)| !put.known && !put.replaced)
+                {
                     self.ids.push((put.id, Given { label, at }));
                 }
             }

@@ -8,7 +8,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `model`, `operate`, `limits`, `groups`, `explain` | the contract as scans over one list |
+//! | `model`, `operate`, `limits`, `groups`, `coalesce`, `explain` | the contract as scans over one list |
 //! | `audit` | order and exclusion seen from the answers alone |
 //! | `compare` | when two answers are the same, and what is masked |
 //! | `schedule` | plans, and the run of scheduler and model side by side |
@@ -30,6 +30,7 @@ use crate::tally::Tally;
 
 mod audit;
 mod broken;
+mod coalesce;
 mod compare;
 mod edges;
 mod explain;

@@ -19,6 +19,7 @@ pub struct Mix {
     dedup: usize,
     limited: usize,
     grouped: usize,
+    coalesced: usize,
     keys: Vec<Vec<u8>>,
     /// Keys are drawn from the first few more often.
     skewed: bool,
@@ -41,6 +42,7 @@ impl Mix {
             dedup: choose(rng, &sometimes),
             limited: choose(rng, &[0, 30, 90]),
             grouped: choose(rng, &[0, 0, 30, 70, 100]),
+            coalesced: choose(rng, &[0, 0, 30, 70]),
             skewed: rng.bool(),
             deep: choose(rng, &[4, 10, 20, 20, 40]),
             longest: 400,
@@ -58,6 +60,32 @@ impl Mix {
     }
 
     pub fn put(&self, rng: &mut Rng) -> PutCall {
+        let put = self.plain_put(rng);
+        if per_cent(rng, self.coalesced) {
+            self.coalescing(rng, put)
+        } else {
+            put
+        }
+    }
+
+    /// A put with one of few names, mostly without what may not differ from the one before.
+    fn coalescing(&self, rng: &mut Rng, put: PutCall) -> PutCall {
+        let names = [&b"p"[..], b"q%, ", &self.keys[0]];
+        let coalesce = Some(choose(rng, &names).to_vec());
+        let mut put = PutCall { coalesce, dedup: None, barrier: false, ..put };
+        if per_cent(rng, 85) {
+            let PutCall { size, delay, coalesce, .. } = put;
+            put = PutCall { size, delay, coalesce, ..PutCall::default() };
+        }
+        if per_cent(rng, 40) {
+            put.delay = 0;
+            put.debounce = choose(rng, &[1, 3, 10, 50, u64::MAX]);
+            put.within = choose(rng, &[0, 2, 5, 30, u64::MAX]);
+        }
+        put
+    }
+
+    fn plain_put(&self, rng: &mut Rng) -> PutCall {
         let size = rng.u64(0..=9);
         let priority =
             if per_cent(rng, self.priority) { choose(rng, &[-100, -1, 1, 100]) } else { 0 };

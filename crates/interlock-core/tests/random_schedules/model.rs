@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use interlock_core::queue::schedules::trace::{Answer, Call, Granted, PutAnswer, PutCall, Step};
 use interlock_core::queue::types::{Kind, Options, Stats, Then, Time};
 
+use crate::coalesce;
 use crate::groups::{Place, Ring};
 use crate::limits::{Named, Times};
 
@@ -54,6 +55,8 @@ pub struct Message {
     pub group: Vec<u8>,
     /// The paused key under which it was set aside when it came up.
     pub set_aside: Option<usize>,
+    /// Until when a debounce may delay it.
+    pub latest: Time,
 }
 
 /// A settled message's dedup string, and when it was settled.
@@ -79,6 +82,8 @@ pub struct Model {
     pub(crate) paused_keys: Vec<usize>,
     /// Every key ever named.
     pub(crate) names: Vec<Vec<u8>>,
+    /// The last message that was put with each coalescing name.
+    pub(crate) newest: BTreeMap<Vec<u8>, u64>,
     /// By limit name.
     pub(crate) times: BTreeMap<Vec<u8>, Times>,
     pub(crate) places: BTreeMap<Ring, Place>,
@@ -105,6 +110,7 @@ impl Model {
             paused: false,
             paused_keys: Vec::new(),
             names: Vec::new(),
+            newest: BTreeMap::new(),
             times: BTreeMap::new(),
             places: BTreeMap::new(),
             turns: 0,
@@ -273,7 +279,7 @@ impl Model {
 
     /// Clauses 4, 11 and 13: all of a batch, or nothing of it.
     fn put(&mut self, puts: &[PutCall]) -> Answer {
-        let new: Vec<&PutCall> = puts
+        let new: Vec<(usize, &PutCall)> = puts
             .iter()
             .enumerate()
             .filter(|(at, put)| {
@@ -283,13 +289,15 @@ impl Model {
                         && !earlier.iter().any(|other| other.dedup.as_deref() == Some(dedup))
                 })
             })
-            .map(|(_, put)| put)
             .collect();
-        let bytes = new.iter().map(|put| put.size).fold(0, u64::saturating_add);
-        if !self.fits(0, 0, new.len(), bytes) {
+        let (count, bytes, whole) = match self.needs(&new) {
+            Ok(needs) => needs,
+            Err(differs) => return Answer::Differs(differs),
+        };
+        if (count > 0 || bytes > 0) && !self.fits(0, 0, count, whole) {
             return Answer::TooLarge;
         }
-        if !self.finds_room(new.len(), bytes) {
+        if !self.finds_room(count, bytes) {
             return Answer::Full;
         }
         Answer::Put(puts.iter().map(|put| self.put_one(put)).collect())
@@ -298,10 +306,17 @@ impl Model {
     fn put_one(&mut self, put: &PutCall) -> PutAnswer {
         if let Some(id) = put.dedup.as_deref().and_then(|dedup| self.known(dedup)) {
             self.counts.deduplicated += 1;
-            return PutAnswer { id, known: true };
+            return PutAnswer { id, known: true, replaced: false };
+        }
+        if let Some(id) = self.replace(put) {
+            return PutAnswer { id, known: false, replaced: true };
         }
         self.counts.puts += 1;
         let id = self.draw();
+        if let Some(name) = &put.coalesce {
+            self.newest.insert(name.clone(), id);
+        }
+        let (due, latest) = coalesce::due(put, self.now);
         let mut message = Message {
             id,
             holds: self.holds(put),
@@ -318,21 +333,22 @@ impl Model {
             limit: Named::new(&put.limit),
             group: put.group.clone(),
             set_aside: None,
+            latest,
         };
         self.enter_ring(&message);
-        if put.delay == 0 {
-            self.placed.push(message);
-        } else {
-            message.phase = Phase::Delayed { due: self.now.saturating_add(put.delay) };
+        if let Some(due) = due {
+            message.phase = Phase::Delayed { due };
             self.delayed.push(message);
+        } else {
+            self.placed.push(message);
         }
-        PutAnswer { id, known: false }
+        PutAnswer { id, known: false, replaced: false }
     }
 
-    /// A key named in both is exclusive, one named twice counts once.
-    fn holds(&mut self, put: &PutCall) -> Vec<Hold> {
+    /// A key named in both is exclusive, one named twice counts once. A coalescing name is the first one.
+    pub(crate) fn holds(&mut self, put: &PutCall) -> Vec<Hold> {
         let mut holds: Vec<Hold> = Vec::new();
-        let exclusive = put.keys.iter().map(|key| (key, true));
+        let exclusive = put.coalesce.iter().chain(&put.keys).map(|key| (key, true));
         let shared = put.shared.iter().map(|key| (key, false));
         for (name, exclusive) in exclusive.chain(shared) {
             let key = self.key(name);
@@ -360,7 +376,7 @@ impl Model {
     pub(crate) fn finds_room(&self, more: usize, more_bytes: u64) -> bool {
         let messages = self.unsettled().count();
         let bytes = self.unsettled().map(|message| message.size).sum();
-        more == 0 || self.fits(messages, bytes, more, more_bytes)
+        (more == 0 && more_bytes == 0) || self.fits(messages, bytes, more, more_bytes)
     }
 
     pub fn dead(&self) -> impl Iterator<Item = &Message> {

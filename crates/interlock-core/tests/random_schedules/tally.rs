@@ -12,9 +12,11 @@ pub struct Tally {
 }
 
 /// Each must come at least once in a run of [`ENOUGH`] calls.
-const SITUATIONS: [&str; 81] = [
+const SITUATIONS: [&str; 83] = [
     "put",
     "put known",
+    "put replaced",
+    "put differs",
     "put full",
     "put too large",
     "batch",
@@ -108,7 +110,9 @@ impl Tally {
             (Call::Requeue { .. }, Answer::Full) => "requeue full",
             (_, Answer::Full) => "put full",
             (_, Answer::TooLarge) => "put too large",
+            (_, Answer::Differs(_)) => "put differs",
             (_, Answer::Put(puts)) => match (batch, puts.iter().filter(|put| put.known).count()) {
+                (false, 0) if puts.iter().any(|put| put.replaced) => "put replaced",
                 (false, 0) => "put",
                 (false, _) => "put known",
                 (true, known) if known > 0 && known < puts.len() => "batch partly known",

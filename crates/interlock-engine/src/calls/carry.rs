@@ -85,6 +85,7 @@ fn tell_dead(dead: &Dead<Body>, told: &mut Strings) {
         retry: dead.retry.as_ref(),
         limit: dead.limit.clone(),
         group: &dead.group,
+        coalesced: None,
     };
     let options = given.told();
     told.number((dead.keys.len() - shared) as u64);

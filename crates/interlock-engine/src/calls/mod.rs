@@ -121,8 +121,8 @@ impl Queue {
                     return Err(cx.out_of_memory(bytes, "put"));
                 }
                 let args = (0..args.len()).map(|i| args.get(i).into()).collect();
-                let (need, named) = messages.need(self);
-                Ok(self.park(caller, Want::Room(WaitingPut { args, need, named }), cx))
+                let (need, eases) = messages.need(self);
+                Ok(self.park(caller, Want::Room(WaitingPut { args, need, eases }), cx))
             }
             Err(No::Full(refused)) => Err(refused),
         }

@@ -2,34 +2,33 @@
 
 pub mod options;
 mod restore;
+mod said;
 
-use std::borrow::Cow;
 use std::cell::Cell;
 use std::ops::Range;
 
 use hashbrown::HashSet;
 use interlock_core::key::KeyRef;
+use interlock_core::queue::calls::coalesce::{Coalesce, Differs, Earlier, Needs, Newest};
 use interlock_core::queue::scheduler::Put;
-use interlock_core::queue::types::limits::{joined, names_of, BETWEEN};
-use interlock_core::queue::types::{RetryPart, Then};
 use interlock_core::queue::waiting::room::Need;
 
-use crate::queue::declare::OneOf;
+use crate::calls::put::said::{read_options, Said};
 use crate::queue::shared::{Account, Context};
 use crate::queue::{Body, Queue};
-use crate::values::args::{refuse, Args, Read, Reader, Refused, What};
+use crate::values::args::{refuse, Args, Read, Reader, Refused};
 use crate::values::reply;
 use crate::values::scratch;
 use crate::values::scratch::Payload;
-use crate::values::words::to_text;
 use crate::wire::codes::Code;
 use crate::wire::limits::*;
-use crate::wire::options::MessageOption;
 
 /// A put as it was read.
 pub struct Messages<'a> {
     list: Vec<Message<'a>>,
     keys: Vec<KeyRef<'a>>,
+    /// Coalescing names, each of which is one key more.
+    names: usize,
 }
 
 struct Message<'a> {
@@ -41,33 +40,15 @@ struct Message<'a> {
     said: Option<Box<Said<'a>>>,
 }
 
-/// The options that a message comes with.
-#[derive(Default)]
-struct Said<'a> {
-    priority: i8,
-    delay: u64,
-    barrier: bool,
-    result: u64,
-    quiet: bool,
-    dedup: Option<Cow<'a, str>>,
-    /// A dedup string without which the put is refused; it is not kept.
-    after: Option<Cow<'a, str>>,
-    window: Option<u64>,
-    retry: Option<Box<RetryPart>>,
-    /// Limit names, sorted and joined; empty: none.
-    limit: Vec<u8>,
-    /// Its group; empty: none.
-    group: &'a [u8],
-}
-
 /// Bytes that a message takes beside its payload and keys: records, and the heads of allocations.
 pub const OVERHEAD: u64 = 120;
 pub const KEY_OVERHEAD: u32 = 96;
 /// Bytes that a retry policy of its own takes, and that a dedup string takes beside itself.
 const OF_A_POLICY: u32 = 112;
-/// Bytes that limit names take beside themselves, and a group.
+/// Bytes that limit names take beside themselves, and a group, and a coalescing name.
 const OF_LIMITS: u32 = 128;
 const OF_A_GROUP: u32 = 128;
+const OF_A_NAME: u32 = 160;
 const OF_A_STRING: u64 = 144;
 /// Arguments for which room is made before they are read, at most.
 const ROOM: usize = 1 << 12;
@@ -87,7 +68,8 @@ impl Message<'_> {
                 bytes => bytes + beside,
             };
             let policy = if said.retry.is_some() { OF_A_POLICY } else { 0 };
-            policy + with(&said.limit, OF_LIMITS) + with(said.group, OF_A_GROUP)
+            let named = with(said.group, OF_A_GROUP) + with(said.coalesce.name, OF_A_NAME);
+            policy + with(&said.limit, OF_LIMITS) + named
         });
         OVERHEAD as u32 + self.key_bytes + said
     }
@@ -95,6 +77,11 @@ impl Message<'_> {
     #[inline]
     fn dedup(&self) -> Option<&str> {
         self.said.as_ref()?.dedup.as_deref()
+    }
+
+    #[inline]
+    fn coalesces(&self) -> bool {
+        self.said.as_ref().is_some_and(|said| said.coalesce().is_some())
     }
 
     #[inline]
@@ -124,31 +111,70 @@ impl Drop for Messages<'_> {
     }
 }
 
+impl<'a> Messages<'a> {
+    /// Adds a message that was read, and its keys.
+    fn push(&mut self, message: Message<'a>, called: &str) -> Read<()> {
+        self.names += usize::from(message.coalesces());
+        if self.keys.len() + self.names > MAX_BATCH_KEYS {
+            let text = format_args!("more than {MAX_BATCH_KEYS} keys, all messages together");
+            return refuse(Code::TooBig, called, text);
+        }
+        self.list.push(message);
+        Ok(())
+    }
+}
+
 impl Messages<'_> {
     /// Calls `see` for each new message; of those with the same dedup string, only for the first.
-    fn each_new(&self, queue: &Queue, mut see: impl FnMut(&Message<'_>)) {
+    fn each_new(&self, queue: &Queue, mut see: impl FnMut(usize, &Message<'_>)) {
         let mut seen: HashSet<&str, std::hash::RandomState> = HashSet::default();
-        for message in &self.list {
+        for (at, message) in self.list.iter().enumerate() {
             let known = |name: &str| queue.scheduler.known(name).is_some() || seen.contains(name);
             match message.dedup() {
                 Some(name) if known(name) => continue,
                 Some(name) => drop(seen.insert(name)),
                 None => {}
             }
-            see(message);
+            see(at, message);
         }
     }
 
-    /// Returns the room that it needs to wait for; and the dedup strings, by their hashes, that
-    /// make it less if they become known.
-    pub fn need(&self, queue: &Queue) -> (Need, Box<[u64]>) {
+    /// Returns the room that it needs to wait for, and what may make that less.
+    pub fn need(&self, queue: &Queue) -> (Need, Eases) {
         let mut need = Need::default();
-        self.each_new(queue, |message| {
-            need.count += 1;
-            need.size += message.payload.len() as u64;
-        });
+        if let Ok(needs) = self.needs(queue) {
+            (need.count, need.size) = (needs.count, needs.size);
+        }
         let names = self.list.iter().filter_map(Message::dedup);
-        (need, names.map(|name| queue.waiting.hash_of(name)).collect())
+        let dedup = names.map(|name| queue.waiting.hash_of(name)).collect();
+        (need, Eases { dedup, coalesces: self.list.iter().any(Message::coalesces) })
+    }
+
+    fn put<'p>(&'p self, message: &'p Message<'p>) -> Put<'p> {
+        Put {
+            keys: self.keys(&message.exclusive),
+            shared: self.keys(&message.shared),
+            ..message.said.as_ref().map_or_else(Put::default, |said| said.put())
+        }
+    }
+
+    fn keys(&self, range: &Range<u32>) -> &[KeyRef<'_>] {
+        &self.keys[range.start as usize..range.end as usize]
+    }
+
+    /// The room that those need that are not known.
+    fn needs(&self, queue: &Queue) -> Result<Needs<'_>, Differs> {
+        let (mut needs, mut differs) = (Needs::default(), Ok(()));
+        self.each_new(queue, |at, message| {
+            let size = message.payload.len() as u64;
+            if !message.coalesces() {
+                needs.add(size);
+            } else if differs.is_ok() {
+                let put = self.put(&self.list[at]);
+                differs = queue.scheduler.add_named(&mut needs, at, put, size);
+            }
+        });
+        differs.map(|()| needs)
     }
 }
 
@@ -157,7 +183,7 @@ pub fn read<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<Messages<'a>
     let most = (from.args.len() - from.at.min(from.args.len())).min(ROOM);
     let mut all = LISTS.with(|lists| {
         let Lists { list, keys } = lists.take();
-        Messages { list, keys }
+        Messages { list, keys, names: 0 }
     });
     all.list.reserve(most / 4);
     all.keys.reserve(most / 2);
@@ -170,11 +196,7 @@ pub fn read<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<Messages<'a>
             );
         }
         let message = message(from, all.list.len() + 1, &mut all.keys)?;
-        if all.keys.len() > MAX_BATCH_KEYS {
-            let text = format_args!("more than {MAX_BATCH_KEYS} keys, all messages together");
-            return refuse(Code::TooBig, from.called, text);
-        }
-        all.list.push(message);
+        all.push(message, from.called)?;
         if !from.more() {
             return Ok(all);
         }
@@ -222,107 +244,32 @@ fn message<'a, A: Args + ?Sized>(
             let text = "is 1, but the message has keys";
             return from.bad(|| format!("messages[{i}].BARRIER"), text);
         }
+        said.check_together(from, i)?;
+        if let Some(Coalesce { name, .. }) = said.coalesce() {
+            let count = exclusive + shared + 1;
+            if count > MAX_KEYS {
+                let text = format_args!("has {count} keys; at most {MAX_KEYS}");
+                return from.bad(|| format!("messages[{i}]"), text);
+            }
+            message.key_bytes += name.len() as u32 + KEY_OVERHEAD;
+        }
         message.said = Some(said);
     }
     Ok(message)
 }
 
-#[cold]
-fn read_options<'a, A: Args + ?Sized>(
-    from: &mut Reader<'a, A>,
-    i: usize,
-    count: u64,
-) -> Read<Box<Said<'a>>> {
-    let (mut said, mut seen) = (Box::<Said<'a>>::default(), 0u32);
-    for _ in 0..count {
-        let name = from.take(|| format!("messages[{i}].options"))?;
-        let Some(option) = MessageOption::of_name(name) else {
-            let text = format_args!("holds a name that is not {}", MessageOption::TOLD);
-            return from.bad(|| format!("messages[{i}].options"), text);
-        };
-        if seen & 1 << option as u32 != 0 {
-            let what = || format!("messages[{i}].options");
-            return from.bad(what, format_args!("name {} twice", option.name()));
-        }
-        seen |= 1 << option as u32;
-        said.read(option, from, || format!("messages[{i}].{}", option.name()))?;
-    }
-    Ok(said)
-}
+/// Outcomes of a message in the reply.
+const QUEUED: u8 = 0;
+const KNOWN: u8 = 1;
+const REPLACED: u8 = 2;
 
-impl<'a> Said<'a> {
-    fn read<A: Args + ?Sized>(
-        &mut self,
-        option: MessageOption,
-        from: &mut Reader<'a, A>,
-        what: impl What,
-    ) -> Read<()> {
-        let (least, most) = option.range();
-        let mut number = || from.whole(least, most, what);
-        match option {
-            MessageOption::Priority => self.priority = number()? as i8,
-            MessageOption::Delay => self.delay = number()? as u64,
-            MessageOption::Dedup => self.dedup = Some(name(from, what)?),
-            MessageOption::After => self.after = Some(name(from, what)?),
-            MessageOption::Window => self.window = Some(number()? as u64),
-            MessageOption::Barrier => self.barrier = number()? == 1,
-            MessageOption::Result => self.result = number()? as u64,
-            MessageOption::Quiet => self.quiet = number()? == 1,
-            MessageOption::Limit => self.limit = limit_names(from, what)?,
-            MessageOption::Group => self.group = group(from, what)?,
-            MessageOption::Attempts => {
-                let attempts = number()? as u32;
-                self.policy().attempts = Some(Some(attempts).filter(|&most| most > 0));
-            }
-            MessageOption::First => self.policy().first = Some(number()? as u64),
-            MessageOption::Factor => self.policy().factor = Some(number()? as f64 / 1000.0),
-            MessageOption::Longest => self.policy().longest = Some(number()? as u64),
-            MessageOption::Jitter => self.policy().jitter = Some(number()? == 1),
-            MessageOption::Then => self.policy().then = Some(Then::read(from, what)?),
-        }
-        Ok(())
-    }
-
-    fn policy(&mut self) -> &mut RetryPart {
-        self.retry.get_or_insert_default()
-    }
-}
-
-/// Reads the limit names of a message.
-fn limit_names<A: Args + ?Sized>(from: &mut Reader<'_, A>, what: impl What) -> Read<Vec<u8>> {
-    let text = from.text(MAX_TEXT, what)?;
-    if text.is_empty() {
-        return from.bad(what, "is empty");
-    }
-    let Some(names) = names_of(text) else {
-        return from.bad(what, "has an empty name");
-    };
-    let count = 1 + text.iter().filter(|&&byte| byte == BETWEEN).count();
-    if count > MAX_LIMIT_NAMES {
-        return from.bad(what, format_args!("has {count} names; at most {MAX_LIMIT_NAMES}"));
-    }
-    Ok(joined(&names))
-}
-
-/// Reads the group of a message.
-fn group<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, what: impl What) -> Read<&'a [u8]> {
-    let text = from.text(MAX_TEXT, what)?;
-    if text.is_empty() {
-        return from.bad(what, "is empty");
-    }
-    if text.contains(&BETWEEN) {
-        return from.bad(what, "has the byte 0x1F");
-    }
-    Ok(text)
-}
-
-/// Reads a dedup string.
-fn name<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, what: impl What) -> Read<Cow<'a, str>> {
-    let text = from.text(MAX_TEXT, what)?;
-    if text.is_empty() {
-        return from.bad(what, "is empty");
-    }
-    Ok(to_text(text))
+/// Events after which a put that waits for room may need less.
+#[derive(Debug)]
+pub struct Eases {
+    /// Hashes of dedup strings that may become known.
+    pub dedup: Box<[u64]>,
+    /// It has a coalescing name, whose newest message may become another.
+    pub coalesces: bool,
 }
 
 /// The reason why a put was not done at once.
@@ -351,13 +298,20 @@ impl Queue {
             return Err(No::Refused(unknown()));
         }
         let (mut count, mut bytes, mut weight) = (0u64, 0u64, 0u64);
-        all.each_new(self, |message| {
+        let mut coalesces = false;
+        all.each_new(self, |_, message| {
             count += 1;
             bytes += message.payload.len() as u64;
             weight += message.weight();
+            coalesces |= message.coalesces();
         });
-        if count > 0 {
-            self.too_large(count, bytes, "put").map_err(No::Refused)?;
+        let mut whole = bytes;
+        if coalesces {
+            let needs = all.needs(self).map_err(|why| No::Refused(differs(why)))?;
+            (count, bytes, whole) = (needs.count as u64, needs.size, needs.whole);
+        }
+        if count > 0 || bytes > 0 {
+            self.too_large(count, whole, "put").map_err(No::Refused)?;
             if let Some(full) = self.no_room(count, bytes, "put") {
                 return Err(No::Full(full));
             }
@@ -373,44 +327,59 @@ impl Queue {
         }
         reply::array(out, 2 * all.list.len());
         for message in &all.list {
-            let (id, known) = match message.dedup().and_then(|name| self.scheduler.known(name)) {
+            let (id, became) = match message.dedup().and_then(|name| self.scheduler.known(name)) {
                 Some(id) => {
                     self.scheduler.deduplicated();
-                    (id, true)
+                    (id, KNOWN)
                 }
-                None => (self.enter(all, message), false),
+                None => self.enter_or_replace(all, message),
             };
-            reply::placed(out, id, known);
+            reply::placed(out, id, became);
         }
-        Ok(count > 0)
+        Ok(count > 0 || bytes > 0)
+    }
+
+    #[inline]
+    fn enter_or_replace(&mut self, all: &Messages<'_>, message: &Message<'_>) -> (u64, u8) {
+        let coalesce = message.said.as_ref().and_then(|said| said.coalesce());
+        match coalesce.and_then(|coalesce| self.scheduler.newest(coalesce.name)) {
+            None => (self.enter(all, message), QUEUED),
+            Some(newest) => (self.replace_payload(newest, all, message), REPLACED),
+        }
+    }
+
+    /// Gives a message the payload of a put, and returns its id.
+    fn replace_payload(
+        &mut self,
+        newest: Newest,
+        all: &Messages<'_>,
+        message: &Message<'_>,
+    ) -> u64 {
+        let before = self.scheduler.newest_payload(newest);
+        let said = message.said.as_ref().map_or(0, |said| said.result);
+        let body = Body {
+            data: Payload::new(message.payload, before.data.beside),
+            result: before.result.max(said),
+        };
+        self.weight += body.weight();
+        let (id, old) = self.scheduler.replace(newest, &all.put(message), body);
+        self.weight -= old.weight();
+        id
     }
 
     fn enter(&mut self, all: &Messages<'_>, message: &Message<'_>) -> u64 {
-        let keys = |range: &Range<u32>| &all.keys[range.start as usize..range.end as usize];
+        let (keys, shared) = (all.keys(&message.exclusive), all.keys(&message.shared));
         let body = Body {
             data: Payload::new(message.payload, message.beside()),
             result: message.said.as_ref().map_or(0, |said| said.result),
         };
         self.weight += body.weight();
-        let put =
-            Put { keys: keys(&message.exclusive), shared: keys(&message.shared), ..Put::default() };
+        let put = Put { keys, shared, ..Put::default() };
         let Some(said) = &message.said else { return self.scheduler.enter(&put, Some(body)) };
-        self.enter_said(put, said, body)
+        self.enter_said(Put { keys, shared, ..said.put() }, body)
     }
 
-    fn enter_said(&mut self, put: Put<'_>, said: &Said<'_>, body: Body) -> u64 {
-        let put = Put {
-            priority: said.priority,
-            delay: said.delay,
-            dedup: said.dedup.as_deref(),
-            barrier: said.barrier,
-            quiet: said.quiet,
-            retry: said.retry.as_deref(),
-            window: said.window,
-            limit: &said.limit,
-            group: said.group,
-            ..put
-        };
+    fn enter_said(&mut self, put: Put<'_>, body: Body) -> u64 {
         if let Some(name) = put.dedup {
             self.waiting.became_known(name);
         }
@@ -460,6 +429,19 @@ pub fn room_is_kept(called: &str) -> Refused {
 
 pub fn sealed(called: &str) -> Refused {
     Refused::new(Code::Sealed, called, "the queue accepts no messages until il1_reopen")
+}
+
+/// A message that would replace another differs in what decides when that is leased.
+#[cold]
+fn differs(Differs { message, what, earlier }: Differs) -> Refused {
+    let earlier = match earlier {
+        Earlier::Queued(id) => format!("message {id}"),
+        Earlier::OfCall(at) => format!("messages[{}]", at + 1),
+    };
+    let (i, what) = (message + 1, what.words());
+    let text =
+        format!("messages[{i}] has another {what} than {earlier}, whose payload it would replace");
+    Refused::new(Code::Differs, "put", text)
 }
 
 #[cold]

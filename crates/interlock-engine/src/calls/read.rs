@@ -292,6 +292,7 @@ impl Queue {
             retry: seen.retry,
             limit: self.scheduler.limit_names(seen),
             group: self.scheduler.group(seen),
+            coalesced: self.scheduler.coalesced(seen),
         };
         let options = given.told();
         told.number(exclusive);

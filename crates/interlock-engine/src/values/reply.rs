@@ -86,17 +86,17 @@ pub fn set_digits(written: &mut [u8], first: u8, second: u8) {
     (written[4], written[11]) = (b'0' + first, b'0' + second);
 }
 
-/// Appends what a put answers of a message: its id, and whether it was known.
+/// Appends what a put answers of a message: its id, and the outcome, a digit.
 #[inline]
-pub fn placed(out: &mut Vec<u8>, id: u64, known: bool) {
+pub fn placed(out: &mut Vec<u8>, id: u64, outcome: u8) {
     if let Some(digits) = sixteen(id) {
         let mut strings = *b"$16\r\n................\r\n$1\r\n0\r\n";
         strings[5..21].copy_from_slice(&digits);
-        strings[27] += u8::from(known);
+        strings[27] += outcome;
         return out.extend_from_slice(&strings);
     }
     number(out, id);
-    digit(out, u8::from(known));
+    digit(out, outcome);
 }
 
 /// Appends what a lease begins a message with: its id, its sequence if that is another number, its

@@ -12,6 +12,7 @@ use interlock_core::queue::types::{Kind, Time};
 use interlock_core::queue::waiting::room::{Need, RoomLine};
 
 use crate::calls::lease::Wanted;
+use crate::calls::put::Eases;
 use crate::calls::settle::Answer;
 use crate::queue::shared::Account;
 use crate::wire::functions::Function;
@@ -54,8 +55,8 @@ pub enum Want {
 pub struct WaitingPut {
     pub args: Vec<Box<[u8]>>,
     pub need: Need,
-    /// Its dedup strings, by their hashes: if one becomes known it needs less.
-    pub named: Box<[u64]>,
+    /// Events after which it may need less.
+    pub eases: Eases,
 }
 
 #[derive(Debug, Default)]
@@ -72,6 +73,9 @@ pub struct Waiting {
     named: Orders,
     hasher: std::hash::RandomState,
     pub eased: BTreeSet<u64>,
+    /// Puts with coalescing names, and `Scheduler::names` when they were tried last.
+    coalescing: BTreeSet<u64>,
+    names: u64,
     /// Calls that wait for the end of a message, by its id.
     for_ends: Orders,
     /// Calls that wait until nothing is unsettled.
@@ -138,6 +142,14 @@ impl Waiting {
         }
     }
 
+    /// Other messages may have become those whose payloads puts replace.
+    pub fn ease_coalescing(&mut self, names: u64) {
+        if names != self.names {
+            self.names = names;
+            self.eased.extend(&self.coalescing);
+        }
+    }
+
     pub fn wait_for_ends(&self) -> bool {
         !self.for_ends.is_empty()
     }
@@ -160,8 +172,11 @@ impl Waiting {
             Want::Room(put) => {
                 self.bytes += bytes_of(&put.args);
                 self.room.enter(order, put.need);
-                for &name in &put.named {
+                for &name in &put.eases.dedup {
                     self.named.entry(name).or_default().push(order);
+                }
+                if put.eases.coalesces {
+                    self.coalescing.insert(order);
                 }
             }
             Want::Result(id) | Want::Join(Some(id)) => {
@@ -185,7 +200,8 @@ impl Waiting {
                 self.bytes -= bytes_of(&put.args);
                 self.room.leave(order);
                 self.eased.remove(&order);
-                put.named.iter().for_each(|&name| forget(&mut self.named, name, order));
+                put.eases.dedup.iter().for_each(|&name| forget(&mut self.named, name, order));
+                self.coalescing.remove(&order);
             }
             Want::Result(id) | Want::Join(Some(id)) => {
                 forget(&mut self.for_ends, *id, order);

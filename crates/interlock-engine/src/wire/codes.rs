@@ -19,6 +19,9 @@ pub enum Code {
     Sealed,
     /// A put with an option `AFTER` whose dedup string is not known.
     Unknown,
+    /// A put would replace the payload of a message (clause 29) that has another set of keys,
+    /// priority or limit names.
+    Differs,
     /// The call's number is lower than the consumer's last, or was another function's.
     StaleCall,
     /// The queue was declared with other options.
@@ -42,6 +45,7 @@ impl fmt::Display for Code {
             Code::Full => "FULL",
             Code::Sealed => "SEALED",
             Code::Unknown => "UNKNOWN",
+            Code::Differs => "DIFFERS",
             Code::StaleCall => "STALECALL",
             Code::OptionsMismatch => "OPTIONSMISMATCH",
             Code::NotSupported => "NOTSUPPORTED",

@@ -63,5 +63,6 @@ pub fn named(counts: &Stats, others: &Others) -> Vec<(&'static str, u64)> {
         ("full", others.full),
         ("limited", counts.limited),
         ("groups", counts.groups),
+        ("coalesced", counts.coalesced),
     ]
 }

@@ -143,6 +143,16 @@ pub enum MessageOption {
     Limit,
     /// Its group (clause 28), without the byte 0x1F.
     Group,
+    /// A coalescing name (clause 29), not empty: an exclusive key of the message, in front of its
+    /// others. The put replaces the payload of the newest message with this name, unless that is
+    /// leased. With `BARRIER` or `DEDUP` it is `BADARG`.
+    Coalesce,
+    /// µs from the last put of its name until the message takes its place (clause 29). Without
+    /// `COALESCE`, or with `DELAY`, it is `BADARG`.
+    Debounce,
+    /// µs from the first put of its name on, beyond which no `DEBOUNCE` delays the message. Without
+    /// `DEBOUNCE` it is `BADARG`.
+    Within,
     /// Maximum number of attempts; 0 for no limit (clause 10).
     Attempts,
     /// First backoff, µs.
@@ -155,10 +165,12 @@ pub enum MessageOption {
     Jitter,
     /// `dead` or `hold`.
     Then,
+    /// Of `il1_restore` only, with `COALESCE`: how often the payload was replaced.
+    Revision,
 }
 
 impl MessageOption {
-    pub const ALL: [MessageOption; 16] = [
+    pub const ALL: [MessageOption; 20] = [
         MessageOption::Priority,
         MessageOption::Delay,
         MessageOption::Dedup,
@@ -169,17 +181,22 @@ impl MessageOption {
         MessageOption::Quiet,
         MessageOption::Limit,
         MessageOption::Group,
+        MessageOption::Coalesce,
+        MessageOption::Debounce,
+        MessageOption::Within,
         MessageOption::Attempts,
         MessageOption::First,
         MessageOption::Factor,
         MessageOption::Longest,
         MessageOption::Jitter,
         MessageOption::Then,
+        MessageOption::Revision,
     ];
     /// All of them, as text.
     pub const TOLD: &'static str =
         "PRIORITY, DELAY, DEDUP, AFTER, WINDOW, BARRIER, RESULT, QUIET, LIMIT, \
-GROUP, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN";
+GROUP, COALESCE, DEBOUNCE, WITHIN, ATTEMPTS, FIRST, FACTOR, LONGEST, \
+JITTER, THEN or REVISION";
 
     pub fn name(self) -> &'static str {
         match self {
@@ -193,12 +210,16 @@ GROUP, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN";
             MessageOption::Quiet => "QUIET",
             MessageOption::Limit => "LIMIT",
             MessageOption::Group => "GROUP",
+            MessageOption::Coalesce => "COALESCE",
+            MessageOption::Debounce => "DEBOUNCE",
+            MessageOption::Within => "WITHIN",
             MessageOption::Attempts => "ATTEMPTS",
             MessageOption::First => "FIRST",
             MessageOption::Factor => "FACTOR",
             MessageOption::Longest => "LONGEST",
             MessageOption::Jitter => "JITTER",
             MessageOption::Then => "THEN",
+            MessageOption::Revision => "REVISION",
         }
     }
 
@@ -214,12 +235,16 @@ GROUP, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN";
             b"QUIET" => MessageOption::Quiet,
             b"LIMIT" => MessageOption::Limit,
             b"GROUP" => MessageOption::Group,
+            b"COALESCE" => MessageOption::Coalesce,
+            b"DEBOUNCE" => MessageOption::Debounce,
+            b"WITHIN" => MessageOption::Within,
             b"ATTEMPTS" => MessageOption::Attempts,
             b"FIRST" => MessageOption::First,
             b"FACTOR" => MessageOption::Factor,
             b"LONGEST" => MessageOption::Longest,
             b"JITTER" => MessageOption::Jitter,
             b"THEN" => MessageOption::Then,
+            b"REVISION" => MessageOption::Revision,
             _ => return None,
         })
     }
@@ -239,12 +264,16 @@ impl MessageOption {
             MessageOption::Quiet => (0, 1),
             MessageOption::Limit => (0, 0),
             MessageOption::Group => (0, 0),
+            MessageOption::Coalesce => (0, 0),
+            MessageOption::Debounce => (1, MAX_SPAN),
+            MessageOption::Within => (1, MAX_SPAN),
             MessageOption::Attempts => (0, MAX_COUNT),
             MessageOption::First => (0, MAX_SPAN),
             MessageOption::Factor => (1000, MAX_COUNT),
             MessageOption::Longest => (0, MAX_SPAN),
             MessageOption::Jitter => (0, 1),
             MessageOption::Then => (0, 0),
+            MessageOption::Revision => (0, MAX_COUNT),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The functions of the wire, as a client of an engine sees them.
 
 mod bad_bytes;
+mod coalescing;
 mod dropping;
 mod parking;
 #[cfg(target_os = "linux")]

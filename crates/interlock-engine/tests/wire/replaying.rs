@@ -220,9 +220,14 @@ fn restored(rng: &mut fastrand::Rng) -> Vec<String> {
     for _ in 0..rng.usize(1..4) {
         let state = ["waiting", "held", "backing_off", "delayed", "dead"][rng.usize(..5)];
         let (mark, time) = (rng.u8(..20), START + rng.u64(..200));
-        let message =
-            ["p 1 0 0 a", "p 1 1 0 a b", "p 0 0 1 PRIORITY 5", "p 0 1 2 a DEDUP d RESULT 60"];
-        let text = format!("m{mark} {state} 2 {time} e {}", message[rng.usize(..4)]);
+        let message = [
+            "p 1 0 0 a",
+            "p 1 1 0 a b",
+            "p 0 0 1 PRIORITY 5",
+            "p 0 1 2 a DEDUP d RESULT 60",
+            "p 0 0 2 COALESCE a REVISION 3",
+        ];
+        let text = format!("m{mark} {state} 2 {time} e {}", message[rng.usize(..5)]);
         args.extend(text.split(' ').map(str::to_owned));
     }
     args
@@ -276,7 +281,11 @@ pub fn random_call(
                             "p 1 0 4 b ATTEMPTS 2 FIRST 9 THEN hold RESULT 90",
                             "p 0 0 1 LIMIT x",
                             "p 0 1 1 a LIMIT x\x1fy",
-                        ][rng.usize(..6)],
+                            "p 0 0 1 COALESCE a",
+                            "longer 0 0 1 COALESCE a",
+                            "p 1 0 2 b COALESCE n RESULT 70",
+                            "q 1 0 4 b COALESCE n DEBOUNCE 9 WITHIN 30 FIRST 7",
+                        ][rng.usize(..10)],
                     ));
                 }
             }

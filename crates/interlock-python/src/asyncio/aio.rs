@@ -19,7 +19,7 @@ use crate::asyncio::call::Call;
 use crate::asyncio::coroutine::thrown_error;
 use crate::fast;
 use crate::fast::recycle::Recycler;
-use crate::queue::arguments::{Named, PutArguments};
+use crate::queue::arguments::{CoalesceArguments, Named, PutArguments};
 use crate::queue::batch::Batch;
 use crate::queue::lease::Lease;
 use crate::queue::lease_batch::{LeaseBatch, Message, Of};
@@ -378,10 +378,15 @@ impl Waiter {
         self.queue.get().lacks_room(&asked)
     }
 
-    /// The id of a batch of one, and whether its dedup string was known; `None` to sleep.
-    fn put_known(slf: &Bound<'_, Self>, batch: &Bound<'_, Batch>) -> PyResult<Option<(u64, bool)>> {
+    /// The id of a batch of one, whether its dedup string was known, and whether a payload was replaced; `None`
+    /// to sleep.
+    fn put_known(
+        slf: &Bound<'_, Self>,
+        batch: &Bound<'_, Batch>,
+    ) -> PyResult<Option<(u64, bool, bool)>> {
         let placed = Waiter::look_for_room(slf, batch)?;
-        Ok(placed.and_then(|placed| placed.first().map(|placed| (placed.id, placed.known))))
+        let told = |placed: &Placed| (placed.id, placed.known, placed.replaced);
+        Ok(placed.and_then(|placed| placed.first().map(told)))
     }
 
     /// True: nothing is unsettled. False: sleep. Raises TimeoutError when the time is up.
@@ -499,7 +504,10 @@ impl Queue {
 
     /// The id if there was room, else what to wait for room with: named once, for naming runs code
     /// of the user's, and an iterator of keys cannot be read twice.
-    #[pyo3(signature = (payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group))]
+    #[pyo3(signature = (
+        payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group, coalesce = None,
+        debounce = None, longest = None,
+    ))]
     #[allow(clippy::too_many_arguments)]
     fn _try_put_in_full<'py>(
         &self,
@@ -514,10 +522,24 @@ impl Queue {
         quiet: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
         group: Option<&Bound<'py, PyAny>>,
+        coalesce: Option<&Bound<'py, PyAny>>,
+        debounce: Option<&Bound<'py, PyAny>>,
+        longest: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.check_fork(py);
-        let put =
-            PutArguments { keys, shared, priority, delay, dedup, barrier, quiet, limit, group };
+        let coalesce = CoalesceArguments { coalesce, debounce, longest };
+        let put = PutArguments {
+            keys,
+            shared,
+            priority,
+            delay,
+            dedup,
+            barrier,
+            quiet,
+            limit,
+            group,
+            coalesce,
+        };
         let named = Named::new(self, "put()", payload, &put)?;
         let refs = named.refs();
         let put = named.put(&refs);
@@ -536,7 +558,9 @@ impl Queue {
     }
 
     /// Creates a batch of one put, so that its arguments are read once.
-    #[pyo3(signature = (payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group))]
+    #[pyo3(signature = (
+        payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group, coalesce, debounce, longest,
+    ))]
     #[allow(clippy::too_many_arguments)]
     fn _batch_of_one<'py>(
         &self,
@@ -550,9 +574,23 @@ impl Queue {
         quiet: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
         group: Option<&Bound<'py, PyAny>>,
+        coalesce: Option<&Bound<'py, PyAny>>,
+        debounce: Option<&Bound<'py, PyAny>>,
+        longest: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Batch> {
-        let put =
-            PutArguments { keys, shared, priority, delay, dedup, barrier, quiet, limit, group };
+        let coalesce = CoalesceArguments { coalesce, debounce, longest };
+        let put = PutArguments {
+            keys,
+            shared,
+            priority,
+            delay,
+            dedup,
+            barrier,
+            quiet,
+            limit,
+            group,
+            coalesce,
+        };
         let named = Named::new(self, "put_known()", payload, &put)?;
         let refs = named.refs();
         Ok(Batch::new("put_known()", &[named.put(&refs)], vec![Some(payload.clone().unbind())]))

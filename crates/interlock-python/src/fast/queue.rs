@@ -22,7 +22,8 @@ use crate::runtime::convert::Truth;
 
 pub(in crate::fast) const PUT_DOC: &std::ffi::CStr =
     c"put($self, payload, block=True, timeout=None, *, keys=None, \
-shared=None, priority=0, delay=0, dedup=None, barrier=False, quiet=False, limit=None, group=None)
+shared=None, priority=0, delay=0, dedup=None, barrier=False, quiet=False, limit=None, group=None, coalesce=None, \
+debounce=None, longest=None)
 --
 
 Puts a message and returns its id.
@@ -43,6 +44,10 @@ Args:
     limit: one concurrency limit's name, or several: the message is handed out only while each has
         room.
     group: a name; messages of different groups take turns.
+    coalesce: a key; while the newest message with this name is not leased, its payload is replaced
+        and its id is returned.
+    debounce: seconds after the last put of the name until the message takes its place.
+    longest: seconds after the first put of the name, beyond which no put delays the message.
 
 Raises:
     Full: there was no room in time.
@@ -137,6 +142,9 @@ pub(in crate::fast) unsafe extern "C" fn put(
                     quiet.as_ref(),
                     limit.as_ref(),
                     group.as_ref(),
+                    None,
+                    None,
+                    None,
                 )?;
                 convert::int(py, id).map(Bound::into_ptr)
             })

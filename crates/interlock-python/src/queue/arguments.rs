@@ -2,6 +2,7 @@
 //! callable of the payload) may run here and nowhere later.
 
 use interlock_core::limits::{MAX_KEYS, MAX_LIMIT_NAMES, MAX_TEXT};
+use interlock_core::queue::calls::coalesce::Coalesce;
 use interlock_core::queue::scheduler::Put;
 use interlock_core::queue::types::limits::BETWEEN;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -12,7 +13,7 @@ use pyo3::Borrowed;
 
 use crate::queue::Queue;
 use crate::runtime::convert;
-use crate::runtime::convert::{flag, Argument, KeyRefs, Keys, Of};
+use crate::runtime::convert::{flag, Argument, KeyBytes, KeyRefs, Keys, Of};
 use crate::runtime::errors::{wrong_type, wrong_value};
 use crate::runtime::exit;
 
@@ -28,6 +29,15 @@ pub struct PutArguments<'a, 'py> {
     pub quiet: Option<&'a Bound<'py, PyAny>>,
     pub limit: Option<&'a Bound<'py, PyAny>>,
     pub group: Option<&'a Bound<'py, PyAny>>,
+    pub coalesce: CoalesceArguments<'a, 'py>,
+}
+
+/// The keyword arguments of a coalescing put, as they came.
+#[derive(Clone, Copy, Default)]
+pub struct CoalesceArguments<'a, 'py> {
+    pub coalesce: Option<&'a Bound<'py, PyAny>>,
+    pub debounce: Option<&'a Bound<'py, PyAny>>,
+    pub longest: Option<&'a Bound<'py, PyAny>>,
 }
 
 /// The same arguments, checked and canonical.
@@ -42,6 +52,21 @@ pub struct Named<'py> {
     size: u64,
     limit: Vec<u8>,
     group: Vec<u8>,
+    coalesce: Option<(KeyBytes<'py>, Times)>,
+}
+
+/// µs from each put of a coalescing name, and from the first one, until the message is due; 0: not given.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Times {
+    pub debounce: u64,
+    pub within: u64,
+}
+
+/// The part of a `Named` that a `Put` borrows.
+pub struct Refs<'a> {
+    keys: KeyRefs<'a>,
+    shared: KeyRefs<'a>,
+    coalesce: Option<Coalesce<'a>>,
 }
 
 impl<'py> Named<'py> {
@@ -67,8 +92,10 @@ impl<'py> Named<'py> {
             }
             _ => (keys, shared),
         };
-        check_keys(keys.len() + shared.len(), call)?;
+        let coalesce = named_coalesce(put, barrier, call)?;
+        check_keys(keys.len() + shared.len() + usize::from(coalesce.is_some()), call)?;
         Ok(Named {
+            coalesce,
             keys,
             shared,
             priority: priority(put.priority, call)?,
@@ -86,14 +113,20 @@ impl<'py> Named<'py> {
         self.size
     }
 
-    pub fn refs(&self) -> (KeyRefs<'_>, KeyRefs<'_>) {
-        (convert::refs(&self.keys), convert::refs(&self.shared))
+    pub fn refs(&self) -> Refs<'_> {
+        let coalesce = self.coalesce.as_ref();
+        Refs {
+            keys: convert::refs(&self.keys),
+            shared: convert::refs(&self.shared),
+            coalesce: coalesce.map(|(name, times)| times.of(name.as_bytes())),
+        }
     }
 
-    pub fn put<'a, 'b: 'a>(&'a self, refs: &'a (KeyRefs<'b>, KeyRefs<'b>)) -> Put<'a> {
+    pub fn put<'a, 'b: 'a>(&'a self, refs: &'a Refs<'b>) -> Put<'a> {
         Put {
-            keys: &refs.0,
-            shared: &refs.1,
+            keys: &refs.keys,
+            shared: &refs.shared,
+            coalesce: refs.coalesce.as_ref(),
             priority: self.priority,
             delay: self.delay,
             dedup: self.dedup.as_ref().map(|text| text.to_str().unwrap_or_default()),
@@ -105,6 +138,79 @@ impl<'py> Named<'py> {
             ..Put::default()
         }
     }
+}
+
+impl Times {
+    pub fn of(self, name: &[u8]) -> Coalesce<'_> {
+        let Times { debounce, within } = self;
+        Coalesce { name, debounce, within, revision: 0 }
+    }
+}
+
+/// The coalescing name of a put, with its times.
+fn named_coalesce<'py>(
+    put: &PutArguments<'_, 'py>,
+    barrier: bool,
+    call: &str,
+) -> PyResult<Option<(KeyBytes<'py>, Times)>> {
+    let times = times(&put.coalesce, put.delay, call)?;
+    let Some(value) = put.coalesce.coalesce else { return Ok(None) };
+    if put.dedup.is_some() {
+        return Err(with_dedup(call));
+    }
+    if barrier {
+        return Err(PyValueError::new_err(format!("{call}: coalesce with barrier")));
+    }
+    Ok(Some((name_of(value, || format!("{call}: coalesce"))?, times)))
+}
+
+pub fn with_dedup(call: &str) -> PyErr {
+    PyValueError::new_err(format!("{call}: coalesce with dedup; a message has one of them"))
+}
+
+/// A coalescing name: one key.
+pub fn name_of<'py>(
+    value: &Bound<'py, PyAny>,
+    name: impl Fn() -> String,
+) -> PyResult<KeyBytes<'py>> {
+    let is_key = value.is_instance_of::<PyString>()
+        || value.is_instance_of::<PyBytes>()
+        || (value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>());
+    if !is_key {
+        return Err(wrong_type(&name(), value, "a key (str, int or bytes)"));
+    }
+    convert::key(value, name)
+}
+
+/// Checks the times of a coalescing put.
+pub fn times(
+    put: &CoalesceArguments<'_, '_>,
+    delay_given: Option<&Bound<'_, PyAny>>,
+    call: &str,
+) -> PyResult<Times> {
+    let wrong = |text: &str| Err(PyValueError::new_err(format!("{call}: {text}")));
+    let (debounce, longest) = match (put.debounce, put.longest) {
+        (None, None) => return Ok(Times::default()),
+        (None, Some(_)) => return wrong("longest without debounce"),
+        (Some(_), _) if put.coalesce.is_none() => return wrong("debounce without coalesce"),
+        (Some(_), None) => return wrong("debounce without longest"),
+        (Some(debounce), Some(longest)) => (debounce, longest),
+    };
+    if delay(delay_given, call)? > 0 {
+        return wrong("debounce with delay");
+    }
+    let name = format!("{call}: debounce");
+    let span = convert::micros(debounce, &name)?;
+    if span == 0 {
+        return Err(wrong_value(&name, debounce, "more than 0 seconds"));
+    }
+    let name = format!("{call}: longest");
+    let within = convert::micros(longest, &name)?;
+    if within < span {
+        let allowed = format!("debounce ({}) or more", debounce.repr()?);
+        return Err(wrong_value(&name, longest, &allowed));
+    }
+    Ok(Times { debounce: span, within })
 }
 
 #[inline]

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::task::Waker;
 
 use interlock_core::key::{Key, KeyRef};
+use interlock_core::queue::calls::coalesce::Coalesce;
 use interlock_core::queue::scheduler::{Placed, Put};
 use interlock_core::queue::types::Time;
 use interlock_core::queue::waiting::waiters::{Wait, Want};
@@ -11,6 +12,7 @@ use interlock_core::queue::Look;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
+use crate::queue::arguments::Times;
 use crate::runtime::gil::Core;
 
 /// The arguments of a put, kept.
@@ -25,6 +27,7 @@ struct Kept {
     quiet: bool,
     limit: Vec<u8>,
     group: Vec<u8>,
+    coalesce: Option<(Key, Times)>,
 }
 
 /// One put or several, with their payloads until they are in the queue.
@@ -50,6 +53,9 @@ impl Batch {
             quiet: put.quiet,
             limit: put.limit.to_vec(),
             group: put.group.to_vec(),
+            coalesce: put.coalesce.map(|&Coalesce { name, debounce, within, .. }| {
+                (Key::new(name), Times { debounce, within })
+            }),
         };
         Batch { puts: puts.iter().map(kept).collect(), payloads: Mutex::new(payloads), call }
     }
@@ -66,11 +72,16 @@ impl Batch {
     pub fn look(&self, core: &Core, wait: &mut Wait, waker: &Waker) -> Look<Vec<Placed>> {
         let refs: Vec<(Vec<KeyRef<'_>>, Vec<KeyRef<'_>>)> =
             self.puts.iter().map(|put| (borrowed(&put.keys), borrowed(&put.shared))).collect();
+        let names: Vec<Option<Coalesce<'_>>> = self
+            .puts
+            .iter()
+            .map(|put| put.coalesce.as_ref().map(|(name, times)| times.of(name.as_bytes())))
+            .collect();
         let puts: Vec<Put<'_>> = self
             .puts
             .iter()
-            .zip(&refs)
-            .map(|(put, (keys, shared))| Put {
+            .zip(refs.iter().zip(&names))
+            .map(|(put, ((keys, shared), name))| Put {
                 keys,
                 shared,
                 priority: put.priority,
@@ -81,6 +92,7 @@ impl Batch {
                 quiet: put.quiet,
                 limit: &put.limit,
                 group: &put.group,
+                coalesce: name.as_ref(),
                 ..Put::default()
             })
             .collect();

@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use pyo3::Borrowed;
 
+use crate::queue::arguments::CoalesceArguments;
 use crate::queue::batch::Batch;
 use crate::queue::lease::Lease;
 use crate::queue::lease_batch::{LeaseBatch, Message, Of};
@@ -36,7 +37,8 @@ impl Queue {
     ///     each_keys, each_shared: what a put of each payload would name, in their order: as many as
     ///         items. An entry is a key, an iterable of keys, or None. Instead of keys, or shared.
     ///     dedup: a callable of each payload, which gives its name or None.
-    ///     limit, group: as for `put`, the same for all messages; or a callable of each payload.
+    ///     limit, group, coalesce: as for `put`, the same for all messages; or a callable of each payload.
+    ///     debounce, longest: as for `put`.
     ///
     /// Raises:
     ///     Full: there was not enough room for the whole batch in time; nothing was put.
@@ -46,11 +48,12 @@ impl Queue {
         signature = (
             items, block = Truth(true), timeout = None, *, keys = None, shared = None,
             priority = None, delay = None, dedup = None, quiet = None, each_keys = None,
-            each_shared = None, limit = None, group = None,
+            each_shared = None, limit = None, group = None, coalesce = None, debounce = None, longest = None,
         ),
         text_signature = "($self, items, block=True, timeout=None, *, keys=None, shared=None, \
                           priority=0, delay=0, dedup=None, quiet=False, each_keys=None, \
-                          each_shared=None, limit=None, group=None)"
+                          each_shared=None, limit=None, group=None, coalesce=None, debounce=None, \
+                          longest=None)"
     )]
     #[allow(clippy::too_many_arguments)]
     fn put_many<'py>(
@@ -69,6 +72,9 @@ impl Queue {
         each_shared: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
         group: Option<&Bound<'py, PyAny>>,
+        coalesce: Option<&Bound<'py, PyAny>>,
+        debounce: Option<&Bound<'py, PyAny>>,
+        longest: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
         let call = "put_many()";
         let timeout = wait_time(block, timeout, call)?;
@@ -85,6 +91,7 @@ impl Queue {
             quiet,
             limit,
             group,
+            coalesce: CoalesceArguments { coalesce, debounce, longest },
         };
         if let Some(first) = self.quick_put_many(py, &mut payloads, &put) {
             self.say(py)?;
@@ -137,6 +144,9 @@ impl Queue {
         each_shared: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
         group: Option<&Bound<'py, PyAny>>,
+        coalesce: Option<&Bound<'py, PyAny>>,
+        debounce: Option<&Bound<'py, PyAny>>,
+        longest: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Batch> {
         let payloads = payloads_of(items)?;
         let put = BatchArguments {
@@ -150,6 +160,7 @@ impl Queue {
             quiet,
             limit,
             group,
+            coalesce: CoalesceArguments { coalesce, debounce, longest },
         };
         let named = NamedBatch::new(self, &payloads, &put)?;
         let payloads = payloads.into_iter().map(|payload| Some(payload.unbind())).collect();

@@ -35,7 +35,7 @@ use crate::asyncio::aio::said;
 use crate::asyncio::call::Call;
 use crate::executor::blocked;
 use crate::executor::work::Crew;
-use crate::queue::arguments::{Named, PutArguments};
+use crate::queue::arguments::{CoalesceArguments, Named, PutArguments};
 use crate::queue::lease::Lease;
 use crate::runtime::clock::ManualClock;
 use crate::runtime::convert::{micros, Truth};
@@ -194,11 +194,11 @@ impl Queue {
         signature = (
             payload, block = Truth(true), timeout = None, *, keys = None, shared = None,
             priority = None, delay = None, dedup = None, barrier = None, quiet = None,
-            limit = None, group = None,
+            limit = None, group = None, coalesce = None, debounce = None, longest = None,
         ),
         text_signature = "($self, payload, block=True, timeout=None, *, keys=None, shared=None, \
                           priority=None, delay=None, dedup=None, barrier=None, quiet=None, \
-                          limit=None, group=None)"
+                          limit=None, group=None, coalesce=None, debounce=None, longest=None)"
     )]
     #[allow(clippy::too_many_arguments)]
     pub fn _put<'py>(
@@ -216,16 +216,33 @@ impl Queue {
         quiet: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
         group: Option<&Bound<'py, PyAny>>,
+        coalesce: Option<&Bound<'py, PyAny>>,
+        debounce: Option<&Bound<'py, PyAny>>,
+        longest: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<u64> {
-        let put =
-            PutArguments { keys, shared, priority, delay, dedup, barrier, quiet, limit, group };
+        let coalesce = CoalesceArguments { coalesce, debounce, longest };
+        let put = PutArguments {
+            keys,
+            shared,
+            priority,
+            delay,
+            dedup,
+            barrier,
+            quiet,
+            limit,
+            group,
+            coalesce,
+        };
         let named = Named::new(self, "put()", payload, &put)?;
         let timeout = wait_time(block, timeout, "put()")?;
         self.put_named(py, payload.clone().unbind(), &named, timeout, |_| ()).map(|put| put.id)
     }
 
-    /// The id, and whether the dedup string was known.
-    #[pyo3(signature = (payload, block, timeout, keys, shared, priority, delay, dedup, barrier, quiet, limit, group))]
+    /// The id, whether the dedup string was known, and whether a payload was replaced.
+    #[pyo3(signature = (
+        payload, block, timeout, keys, shared, priority, delay, dedup, barrier, quiet, limit, group, coalesce,
+        debounce, longest,
+    ))]
     #[allow(clippy::too_many_arguments)]
     fn _put_known<'py>(
         &self,
@@ -242,13 +259,27 @@ impl Queue {
         quiet: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
         group: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<(u64, bool)> {
-        let put =
-            PutArguments { keys, shared, priority, delay, dedup, barrier, quiet, limit, group };
+        coalesce: Option<&Bound<'py, PyAny>>,
+        debounce: Option<&Bound<'py, PyAny>>,
+        longest: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<(u64, bool, bool)> {
+        let coalesce = CoalesceArguments { coalesce, debounce, longest };
+        let put = PutArguments {
+            keys,
+            shared,
+            priority,
+            delay,
+            dedup,
+            barrier,
+            quiet,
+            limit,
+            group,
+            coalesce,
+        };
         let named = Named::new(self, "put_known()", payload, &put)?;
         let timeout = wait_time(block, timeout, "put_known()")?;
         let put = self.put_named(py, payload.clone().unbind(), &named, timeout, |_| ())?;
-        Ok((put.id, put.known))
+        Ok((put.id, put.known, put.replaced))
     }
 
     #[pyo3(
@@ -364,6 +395,7 @@ impl Queue {
         let placed = match self.core.try_put(&put, &mut payload) {
             Ok(Ok(placed)) => Ok(placed),
             Ok(Err(core::scheduler::NoRoom::TooLarge)) => Err(Ended::TooLarge),
+            Ok(Err(core::scheduler::NoRoom::Differs(differs))) => Err(Ended::Differs(differs)),
             Ok(Err(core::scheduler::NoRoom::Full)) if timeout == Some(0) => Err(Ended::TimedOut),
             Ok(Err(core::scheduler::NoRoom::Full)) => {
                 let (mut blocked, mut stuck) = (None, None);

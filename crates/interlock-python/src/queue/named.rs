@@ -2,17 +2,18 @@
 //! checks it for a queue in this process.
 
 use interlock_core::key::KeyRef;
+use interlock_core::queue::calls::coalesce::Coalesce;
 use interlock_core::queue::scheduler::Put;
 use interlock_core::queue::types::limits::names_of;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
-use crate::queue::arguments::{Named, PutArguments};
+use crate::queue::arguments::{CoalesceArguments, Named, PutArguments};
 use crate::queue::named_batch::{BatchArguments, NamedBatch};
 use crate::queue::Queue;
 
 /// Keys, shared keys, priority, seconds of delay, dedup string, whether it is a barrier, and quiet,
-/// limit names, joined, and group.
+/// limit names, joined, and group; coalescing name, seconds of debounce, and its longest time (0, 0: not debounced).
 type Names<'py> = (
     Bound<'py, PyTuple>,
     Bound<'py, PyTuple>,
@@ -23,6 +24,7 @@ type Names<'py> = (
     bool,
     Bound<'py, PyBytes>,
     String,
+    Option<(Bound<'py, PyBytes>, f64, f64)>,
 );
 
 #[pymethods]
@@ -62,9 +64,23 @@ impl Queue {
         quiet: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
         group: Option<&Bound<'py, PyAny>>,
+        coalesce: Option<&Bound<'py, PyAny>>,
+        debounce: Option<&Bound<'py, PyAny>>,
+        longest: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Names<'py>> {
-        let put =
-            PutArguments { keys, shared, priority, delay, dedup, barrier, quiet, limit, group };
+        let coalesce = CoalesceArguments { coalesce, debounce, longest };
+        let put = PutArguments {
+            keys,
+            shared,
+            priority,
+            delay,
+            dedup,
+            barrier,
+            quiet,
+            limit,
+            group,
+            coalesce,
+        };
         let named = Named::new(self, call, payload, &put)?;
         let refs = named.refs();
         names(payload.py(), &named.put(&refs))
@@ -86,7 +102,11 @@ impl Queue {
         quiet: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
         group: Option<&Bound<'py, PyAny>>,
+        coalesce: Option<&Bound<'py, PyAny>>,
+        debounce: Option<&Bound<'py, PyAny>>,
+        longest: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Vec<Names<'py>>> {
+        let coalesce = CoalesceArguments { coalesce, debounce, longest };
         let put = BatchArguments {
             keys,
             shared,
@@ -98,6 +118,7 @@ impl Queue {
             quiet,
             limit,
             group,
+            coalesce,
         };
         let named = NamedBatch::new(self, &payloads, &put)?;
         named.with_puts(|puts| puts.iter().map(|put| names(py, put)).collect())
@@ -109,7 +130,12 @@ fn names<'py>(py: Python<'py>, put: &Put<'_>) -> PyResult<Names<'py>> {
     let (delay, dedup) = (put.delay as f64 / 1e6, put.dedup.map(str::to_owned));
     let limit = PyBytes::new(py, put.limit);
     let group = String::from_utf8_lossy(put.group).into_owned();
-    Ok((keys, shared, put.priority, delay, dedup, put.barrier, put.quiet, limit, group))
+    let coalesce = put.coalesce.map(|coalesce| {
+        let seconds = |micros: u64| micros as f64 / 1e6;
+        let Coalesce { name, debounce, within, .. } = *coalesce;
+        (PyBytes::new(py, name), seconds(debounce), seconds(within))
+    });
+    Ok((keys, shared, put.priority, delay, dedup, put.barrier, put.quiet, limit, group, coalesce))
 }
 
 fn tuple<'py>(py: Python<'py>, keys: &[KeyRef<'_>]) -> PyResult<Bound<'py, PyTuple>> {

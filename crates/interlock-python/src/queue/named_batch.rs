@@ -3,6 +3,7 @@
 //! it is.
 
 use interlock_core::key::KeyRef;
+use interlock_core::queue::calls::coalesce::Coalesce;
 use interlock_core::queue::scheduler::Put;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -10,11 +11,12 @@ use pyo3::types::{PyBytes, PyString};
 
 use crate::fast;
 use crate::queue::arguments::{
-    called, check_keys, dedup, delay, group, limit_names, priority, size,
+    called, check_keys, dedup, delay, group, limit_names, name_of, priority, size, times,
+    with_dedup, CoalesceArguments, Times,
 };
 use crate::queue::Queue;
 use crate::runtime::convert;
-use crate::runtime::convert::{flag, iterated, Argument, Keys, Of};
+use crate::runtime::convert::{flag, iterated, Argument, KeyBytes, Keys, Of};
 use crate::runtime::errors::wrong_type;
 use crate::runtime::exit;
 
@@ -37,6 +39,8 @@ pub struct BatchArguments<'a, 'py> {
     pub limit: Option<&'a Bound<'py, PyAny>>,
     /// A group for all, or a callable of each payload.
     pub group: Option<&'a Bound<'py, PyAny>>,
+    /// A name for all, or a callable of each payload; and the times of all.
+    pub coalesce: CoalesceArguments<'a, 'py>,
 }
 
 /// The same arguments, checked; it owns the objects from which keys are borrowed.
@@ -53,6 +57,9 @@ pub struct NamedBatch<'py> {
     limit: Vec<Vec<u8>>,
     /// The group of all, or of each.
     group: Vec<Vec<u8>>,
+    /// The coalescing name of each, or of none.
+    coalesce: Vec<Option<KeyBytes<'py>>>,
+    times: Times,
 }
 
 /// An argument once its callable was called.
@@ -235,6 +242,8 @@ impl<'py> NamedBatch<'py> {
             quiet: flag(put.quiet, CALL, "quiet")?,
             limit: Vec::new(),
             group: Vec::new(),
+            coalesce: Vec::new(),
+            times: times(&put.coalesce, put.delay, CALL)?,
         };
         let mut keys = Values::new(put.keys, put.each_keys, payloads, "keys")?;
         if queue.plain && put.names_only_keys() {
@@ -246,8 +255,13 @@ impl<'py> NamedBatch<'py> {
         let shared = Values::new(put.shared, put.each_shared, payloads, "shared")?;
         named.keys = keys.named(queue.keys_of.as_ref(), payloads, "keys")?;
         named.shared = shared.named(queue.shared_of.as_ref(), payloads, "shared")?;
+        named.coalesce = coalescing_names(put, payloads)?;
+        if named.times.debounce > 0 && named.coalesce.iter().any(Option::is_none) {
+            return Err(PyValueError::new_err(format!("{CALL}: debounce without coalesce")));
+        }
         for i in 0..payloads.len() {
-            check_keys(named.keys.count(i) + named.shared.count(i), CALL)?;
+            let name = named.coalesce.get(i).is_some_and(Option::is_some);
+            check_keys(named.keys.count(i) + named.shared.count(i) + usize::from(name), CALL)?;
         }
         if let Some(callable) = put.dedup {
             let name = |i: usize| format!("{CALL}: dedup(items[{i}])");
@@ -271,6 +285,11 @@ impl<'py> NamedBatch<'py> {
     pub fn with_puts<R>(&self, call: impl FnOnce(&[Put<'_>]) -> R) -> R {
         let (keys, key_ends) = self.keys.refs(self.count);
         let (shared, shared_ends) = self.shared.refs(self.count);
+        let names: Vec<Option<Coalesce<'_>>> = self
+            .coalesce
+            .iter()
+            .map(|name| name.as_ref().map(|name| self.times.of(name.as_bytes())))
+            .collect();
         let put = |i: usize| Put {
             keys: part(&keys, &key_ends, i),
             shared: part(&shared, &shared_ends, i),
@@ -281,6 +300,7 @@ impl<'py> NamedBatch<'py> {
             quiet: self.quiet,
             limit: text_of(&self.limit, i),
             group: text_of(&self.group, i),
+            coalesce: names.get(i).and_then(Option::as_ref),
             ..Put::default()
         };
         call(&(0..self.count).map(put).collect::<Vec<_>>())
@@ -300,6 +320,25 @@ fn texts<'py>(
     let one = |(i, payload): (usize, &Bound<'py, PyAny>)| {
         let name = || format!("{CALL}: {argument}(items[{i}])");
         read(said(called(callable, payload)?).as_ref(), &name)
+    };
+    payloads.iter().enumerate().map(one).collect()
+}
+
+/// The coalescing name of each message; empty: none was given.
+fn coalescing_names<'py>(
+    put: &BatchArguments<'_, 'py>,
+    payloads: &[Bound<'py, PyAny>],
+) -> PyResult<Vec<Option<KeyBytes<'py>>>> {
+    let Some(value) = put.coalesce.coalesce else { return Ok(Vec::new()) };
+    if put.dedup.is_some() {
+        return Err(with_dedup(CALL));
+    }
+    let one = |(i, payload): (usize, &Bound<'py, PyAny>)| match value.is_callable() {
+        false => name_of(value, || format!("{CALL}: coalesce")).map(Some),
+        true => {
+            let name = || format!("{CALL}: coalesce(items[{i}])");
+            said(called(value, payload)?).map(|value| name_of(&value, name)).transpose()
+        }
     };
     payloads.iter().enumerate().map(one).collect()
 }
@@ -324,8 +363,18 @@ fn part<'a>(keys: &'a [KeyRef<'a>], ends: &[usize], i: usize) -> &'a [KeyRef<'a>
 impl BatchArguments<'_, '_> {
     /// Returns whether no argument except keys was given.
     pub fn names_only_keys(&self) -> bool {
-        let others =
-            [self.shared, self.each_shared, self.dedup, self.quiet, self.limit, self.group];
+        let CoalesceArguments { coalesce, debounce, longest } = self.coalesce;
+        let others = [
+            self.shared,
+            self.each_shared,
+            self.dedup,
+            self.quiet,
+            self.limit,
+            self.group,
+            coalesce,
+            debounce,
+            longest,
+        ];
         others.iter().all(Option::is_none)
             && fast::is_zero(self.priority)
             && fast::is_zero(self.delay)

@@ -1,5 +1,6 @@
 //! Errors of the core as exceptions. The tree is written in Python and looked up once.
 
+use interlock_core::queue::calls::coalesce::{Differs, Earlier};
 use interlock_core::queue::scheduler::NoRoom;
 use interlock_core::queue::Ended;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -76,10 +77,27 @@ pub fn too_large(most: usize, bytes: u64) -> PyErr {
     ))
 }
 
+/// A put that may not replace the payload that it would replace.
+pub fn differs(Differs { message, what, earlier }: Differs) -> PyErr {
+    let item = |at: usize| match at {
+        0 => "the message".to_owned(),
+        at => format!("items[{at}]"),
+    };
+    let earlier = match earlier {
+        Earlier::Queued(id) => format!("message {id}"),
+        Earlier::OfCall(at) => format!("items[{at}]"),
+    };
+    let (one, what) = (item(message), what.words());
+    PyValueError::new_err(format!(
+        "put(): {one} has another {what} than {earlier}, whose payload it would replace"
+    ))
+}
+
 pub fn refused(py: Python<'_>, refused: NoRoom, bounds: (usize, u64)) -> PyErr {
     match refused {
         NoRoom::Full => full(py, bounds.0, bounds.1),
         NoRoom::TooLarge => too_large(bounds.0, bounds.1),
+        NoRoom::Differs(why) => differs(why),
     }
 }
 
@@ -90,6 +108,7 @@ pub fn put_ended(py: Python<'_>, ended: Ended, bounds: (usize, u64)) -> PyErr {
         // Only a get is ever stuck.
         Ended::TimedOut | Ended::Stuck => full(py, bounds.0, bounds.1),
         Ended::TooLarge => too_large(bounds.0, bounds.1),
+        Ended::Differs(why) => differs(why),
     }
 }
 

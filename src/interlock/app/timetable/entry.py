@@ -90,6 +90,11 @@ class Entry:
 
         Arguments that are computed for each tick are not checked.
         """
+        if self.task._coalesce is not None:
+            raise ValueError(
+                f"timetable entry {self.name!r}: task {self.task.name!r} has coalesce; allowed: a "
+                "task without, for each tick sends a call of its own"
+            )
         if callable(self.args) or callable(self.kwargs):
             return
         self.task._checked(tuple(self.args), dict(self.kwargs))

@@ -218,6 +218,13 @@ REFUSALS = (
         unsure=True,
     ),
     Refusal("FULL", "raise", "Redis, Valkey, hub", "The queue had no room in time", raises="Full"),
+    Refusal(
+        "DIFFERS",
+        "raise",
+        "Redis, Valkey, hub",
+        "A put would replace the payload of a message that has other keys, another priority or other limits",
+        raises="ValueError",
+    ),
     Refusal("SEALED", "raise", "Redis, Valkey, hub", "The queue is sealed", raises="ShutDown"),
     Refusal(
         "UNKNOWN",

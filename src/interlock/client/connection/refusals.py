@@ -59,6 +59,8 @@ def error_of(error: Refused, function: str, key: str, address: str) -> Exception
         return ShutDown(f"queue {name!r} is sealed: it takes no puts until it is reopened")
     if code == "OPTIONSMISMATCH":
         return OptionsMismatch(mismatch(name, text))
+    if code == "DIFFERS":
+        return ValueError(f"put(): {_items(text.partition(': ')[2])}")
     if code in ("BADARG", "TOOBIG", "NOTSUPPORTED"):
         return ValueError(f"queue {name!r}: {text}")
     if code in ("MOVED", "ASK"):
@@ -71,6 +73,12 @@ def error_of(error: Refused, function: str, key: str, address: str) -> Exception
     if code == "UNKNOWN":
         return UnknownDedup(said)
     return EngineUnavailable(advised(said), unknown=row.unsure)
+
+
+def _items(text: str) -> str:
+    """Return a text about messages[1] as one about the message, or about an item of a batch."""
+    text = text.replace("messages[1] has", "the message has", 1)
+    return re.sub(r"messages\[(\d+)\]", lambda found: f"items[{int(found[1]) - 1}]", text)
 
 
 def said_by(address: str, error: Refused) -> InterlockError:

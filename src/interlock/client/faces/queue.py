@@ -64,22 +64,18 @@ class RemoteQueue(Generic[T]):
         block: bool = True,
         timeout: Seconds | None = None,
         *,
-        keys: Keys | None = None,
-        shared: Keys | None = None,
-        priority: int = 0,
-        delay: Seconds = 0,
-        dedup: str | None = None,
-        barrier: bool = False,
-        quiet: bool = False,
-        limit: Names | None = None,
-        group: str | None = None,
-        retry: Retry | None = None,
-        result_ttl: Seconds = 0,
-    ) -> int:
+        keys: Keys | None = None, shared: Keys | None = None, priority: int = 0, delay: Seconds = 0,
+        dedup: str | None = None, barrier: bool = False, quiet: bool = False,
+        limit: Names | None = None, group: str | None = None,
+        coalesce: Key | None = None, debounce: Seconds | None = None,
+        longest: Seconds | None = None, retry: Retry | None = None, result_ttl: Seconds = 0,
+    ) -> int:  # fmt: skip
         """Put a message and return its id; see ``KeyedQueue.put``.
 
         Args:
             limit, group: names of limits, and the name of a group; see ``KeyedQueue.put``.
+            coalesce, debounce, longest: a name whose newest message is given the payload; see
+                ``KeyedQueue.put``.
             retry: the message's own retry policy. Default: the queue's.
             result_ttl: seconds for which its result is kept after settlement. Default 0: not.
 
@@ -94,7 +90,7 @@ class RemoteQueue(Generic[T]):
         done = self._sessions.put(
             self._handle, "put()", payload, block, timeout,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
-            limit=limit, group=group,
+            limit=limit, group=group, coalesce=coalesce, debounce=debounce, longest=longest,
         )  # fmt: skip
         return done.id
 
@@ -104,46 +100,32 @@ class RemoteQueue(Generic[T]):
         block: bool = True,
         timeout: Seconds | None = None,
         *,
-        keys: Keys | None = None,
-        shared: Keys | None = None,
-        priority: int = 0,
-        delay: Seconds = 0,
-        dedup: str | None = None,
-        barrier: bool = False,
-        quiet: bool = False,
-        limit: Names | None = None,
-        group: str | None = None,
-        retry: Retry | None = None,
-        result_ttl: Seconds = 0,
-    ) -> Put:
-        """Put as ``put``; also return whether the dedup string was known, so nothing was put."""
+        keys: Keys | None = None, shared: Keys | None = None, priority: int = 0, delay: Seconds = 0,
+        dedup: str | None = None, barrier: bool = False, quiet: bool = False,
+        limit: Names | None = None, group: str | None = None,
+        coalesce: Key | None = None, debounce: Seconds | None = None,
+        longest: Seconds | None = None, retry: Retry | None = None, result_ttl: Seconds = 0,
+    ) -> Put:  # fmt: skip
+        """Put as ``put``; also return whether the dedup string was known, so nothing was put, or
+        the payload of an earlier message was replaced."""
         return self._sessions.put(
             self._handle, "put_known()", payload, block, timeout,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
-            limit=limit, group=group,
+            limit=limit, group=group, coalesce=coalesce, debounce=debounce, longest=longest,
         )  # fmt: skip
 
     def put_nowait(
-        self,
-        payload: T,
-        *,
-        keys: Keys | None = None,
-        shared: Keys | None = None,
-        priority: int = 0,
-        delay: Seconds = 0,
-        dedup: str | None = None,
-        barrier: bool = False,
-        quiet: bool = False,
-        limit: Names | None = None,
-        group: str | None = None,
-        retry: Retry | None = None,
-        result_ttl: Seconds = 0,
-    ) -> int:
+        self, payload: T, *, keys: Keys | None = None, shared: Keys | None = None,
+        priority: int = 0, delay: Seconds = 0, dedup: str | None = None, barrier: bool = False,
+        quiet: bool = False, limit: Names | None = None, group: str | None = None,
+        coalesce: Key | None = None, debounce: Seconds | None = None,
+        longest: Seconds | None = None, retry: Retry | None = None, result_ttl: Seconds = 0,
+    ) -> int:  # fmt: skip
         """Put as ``put``, without waiting for room: raise ``Full`` immediately if it is full."""
         done = self._sessions.put(
             self._handle, "put_nowait()", payload, False, None,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
-            limit=limit, group=group,
+            limit=limit, group=group, coalesce=coalesce, debounce=debounce, longest=longest,
         )  # fmt: skip
         return done.id
 
@@ -163,6 +145,9 @@ class RemoteQueue(Generic[T]):
         each_shared: Iterable[Keys | None] | None = None,
         limit: Names | Callable[[T], Names | None] | None = None,
         group: str | Callable[[T], str | None] | None = None,
+        coalesce: Key | Callable[[T], Key | None] | None = None,
+        debounce: Seconds | None = None,
+        longest: Seconds | None = None,
     ) -> list[int]:
         """Put a batch in order, all of it or nothing; see ``KeyedQueue.put_many``.
 
@@ -173,6 +158,7 @@ class RemoteQueue(Generic[T]):
         done = self._run(
             self._handle, self._handle.put_many, items, block, timeout,
             keys, shared, priority, delay, dedup, quiet, each_keys, each_shared, limit, group,
+            coalesce, debounce, longest,
         )  # fmt: skip
         return [put.id for put in done]
 

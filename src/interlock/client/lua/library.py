@@ -53,6 +53,7 @@ SHARED = (
     "dedup",
     "results",
     "barriers",
+    "coalescing",
     "placement",
     "openings",
     "outcome",

@@ -22,7 +22,7 @@ from interlock.client.wire import messages as wire
 from interlock.client.wire.codec import Codec
 from interlock.client.wire.declaration import Declaration
 from interlock.errors import EngineUnavailable, Full, InterlockError, ShutDown
-from interlock.message import Keys, Put
+from interlock.message import Key, Keys, Put
 from interlock.retry import Retry, Seconds, seconds
 from interlock.runtime.concurrency import Names
 from interlock.runtime.limits import MAX_BATCH, MAX_CALL, MAX_PAYLOAD
@@ -94,6 +94,9 @@ class Puts:
         window: float | None = None,
         limit: Names | None = None,
         group: str | None = None,
+        coalesce: Key | None = None,
+        debounce: Seconds | None = None,
+        longest: Seconds | None = None,
     ) -> tuple[wire.Message, float | None, bool]:
         """Check a put's arguments, and return those of `put_message`.
 
@@ -109,8 +112,9 @@ class Puts:
         elif result_ttl.__class__ is not int or result_ttl != 0:
             result = seconds(result_ttl, "put(): result_ttl")
         named = self._names._named_put(
-            "put()", payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group
-        )
+            "put()", payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group,
+            coalesce, debounce, longest,
+        )  # fmt: skip
         message = self._written(payload, "put()", named, retry, result, window)
         if block and timeout is None:
             end = None
@@ -195,6 +199,9 @@ class Puts:
         each_shared: Iterable[Keys | None] | None = None,
         limit: Names | Callable[[Any], Names | None] | None = None,
         group: str | Callable[[Any], str | None] | None = None,
+        coalesce: Key | Callable[[Any], Key | None] | None = None,
+        debounce: Seconds | None = None,
+        longest: Seconds | None = None,
     ) -> Request[list[Put]]:
         """Put a batch, all of it or nothing."""
         payloads = list(items)
@@ -204,7 +211,7 @@ class Puts:
             )
         each = self._names._named_many(
             payloads, keys, shared, each_keys, each_shared, priority, delay, dedup, quiet, limit,
-            group,
+            group, coalesce, debounce, longest,
         )  # fmt: skip
         messages = [
             self._written(payload, "put_many()", named)
@@ -223,18 +230,16 @@ class Puts:
         self,
         payload: Any,
         call: str,
-        named: tuple[
-            tuple[bytes, ...], tuple[bytes, ...], int, float, str | None, bool, bool, bytes, str
-        ],
+        named: _core._Names,
         retry: Retry | None = None,
         result: float = 0,
         window: float | None = None,
     ) -> wire.Message:
-        keys, shared, priority, delay, dedup, barrier, quiet, limit, group = named
+        keys, shared, priority, delay, dedup, barrier, quiet, limit, group, coalesce = named
         options: tuple[Argument, ...] = ()
         # The common case: all as expected, nothing to check.
         said = priority or delay or dedup is not None or barrier or quiet or limit or group
-        if said or result or retry is not None:
+        if said or result or retry is not None or coalesce is not None:
             options = wire.put_options(
                 priority=priority,
                 delay=delay,
@@ -246,6 +251,7 @@ class Puts:
                 retry=retry,
                 limit=limit,
                 group=group,
+                coalesce=coalesce,
             )
         try:
             encoded = self.codec.write(payload)

@@ -9,8 +9,8 @@ from interlock.client.wire.bad_reply import understood
 from interlock.client.wire.flat_reply import Parts
 
 KINDS = (
-    "put", "due", "lease", "ack", "release", "defer", "lease_expired", "retry", "dead", "hold",
-    "readied", "skip", "cancel", "message_expired",
+    "put", "replaced", "due", "lease", "ack", "release", "defer", "lease_expired", "retry", "dead",
+    "hold", "readied", "skip", "cancel", "message_expired",
 )  # fmt: skip
 """Kinds of events; a client ignores kinds that it does not know."""
 
@@ -28,7 +28,8 @@ class Event:
 
     id: int
     attempt: int
-    """The attempt that ended or is under way; for ``put``, ``due`` and ``readied`` the next one."""
+    """The attempt that ended or is under way; for ``put``, ``replaced``, ``due`` and
+    ``readied`` the next one."""
 
     token: int | None
     """The token of the lease that begins or ends with it; None if there is no lease."""

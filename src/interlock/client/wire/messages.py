@@ -130,8 +130,12 @@ def put_options(
     retry: Retry | None = None,
     limit: bytes = b"",
     group: str = "",
+    coalesce: tuple[bytes, float, float] | None = None,
 ) -> tuple[Argument, ...]:
-    """Return the names and values of a put; defaults are left out."""
+    """Return the names and values of a put; defaults are left out.
+
+    `coalesce`: the coalescing name, and the seconds of debounce and their longest, 0 without.
+    """
     found: list[Argument] = []
     if priority:
         found += ["PRIORITY", priority]
@@ -151,6 +155,11 @@ def put_options(
         found += ["LIMIT", limit]
     if group:
         found += ["GROUP", group.encode()]
+    if coalesce is not None:
+        name, debounce, longest = coalesce
+        found += ["COALESCE", name]
+        if debounce:
+            found += ["DEBOUNCE", micros(debounce), "WITHIN", micros(longest)]
     if retry is not None:
         found += policy(retry)
     return tuple(found)
@@ -357,12 +366,12 @@ def puts(reply: Sequence[bytes], count: int) -> list[Put]:
     """Parse the reply of il1_put for this many messages."""
     try:
         if count == 1:
-            id, known = reply
-            return [Put(int(id), known == b"1")]
+            id, became = reply
+            return [Put(int(id), became == b"1", became == b"2")]
         if len(reply) != 2 * count:
             raise ValueError
         each = zip(reply[::2], reply[1::2], strict=True)
-        return [Put(int(id), known == b"1") for id, known in each]
+        return [Put(int(id), became == b"1", became == b"2") for id, became in each]
     except NOT_UNDERSTOOD:
         raise nonsense(reply) from None
 

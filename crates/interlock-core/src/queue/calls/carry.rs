@@ -65,11 +65,7 @@ impl<P> Scheduler<P> {
         }
         let ready = self.records[at].state == Some(State::Ready);
         match stands {
-            Stands::Delayed(due) => {
-                let (timer, records) = (self.records.timer(at), &mut self.records);
-                let moved = |owner, position| records.set_timer(owner, position);
-                self.delays.change(timer, due, moved);
-            }
+            Stands::Delayed(due) => self.change_delay(at, due),
             Stands::Held if ready => {
                 self.take_back(at);
                 self.records.set_stopped(at, State::Held);
@@ -96,11 +92,13 @@ impl<P> Scheduler<P> {
         let id = self.numbers.draw(self.now);
         // As lanes take them: named twice counts once, and exclusive goes before shared.
         let mut seen = HashSet::<&[u8], std::hash::RandomState>::default();
-        let named = put.keys.iter().map(|key| (key, false));
-        let keys = named
-            .chain(put.shared.iter().map(|key| (key, true)))
-            .filter(|(key, _)| seen.insert(key.bytes))
-            .map(|(key, shared)| (Key::new(key.bytes), shared))
+        let name = put.coalesce.map(|coalesce| coalesce.name);
+        let exclusive = name.into_iter().chain(put.keys.iter().map(|key| key.bytes));
+        let keys = exclusive
+            .map(|key| (key, false))
+            .chain(put.shared.iter().map(|key| (key.bytes, true)))
+            .filter(|(key, _)| seen.insert(key))
+            .map(|(key, shared)| (Key::new(key), shared))
             .collect();
         self.dead.push(Dead {
             id,

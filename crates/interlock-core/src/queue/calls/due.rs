@@ -164,6 +164,13 @@ impl<P> Scheduler<P> {
         self.delays.insert(due, keys, |owner, position| records.set_timer(owner, position));
     }
 
+    /// A delayed message is due at another time.
+    pub(in crate::queue) fn change_delay(&mut self, at: u32, due: Time) {
+        let (timer, records) = (self.records.timer(at), &mut self.records);
+        self.earliest_due = 0;
+        self.delays.change(timer, due, |owner, position| records.set_timer(owner, position));
+    }
+
     /// Removes a message from the delays.
     pub(in crate::queue) fn end_delay(&mut self, at: u32) -> DelayedKeys {
         let (timer, records) = (self.records.timer(at), &mut self.records);

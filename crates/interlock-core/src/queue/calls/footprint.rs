@@ -28,6 +28,7 @@ impl<P> Scheduler<P> {
     pub fn kept_bytes(&self) -> usize {
         self.records.error_bytes()
             + self.dedup.bytes()
+            + self.coalescing.memory()
             + self.dead.bytes()
             + self.lanes.empty_bytes()
     }
@@ -71,6 +72,7 @@ impl<P> Scheduler<P> {
             self.delays = Delays::default();
             self.barriers.compact();
             self.gate.compact();
+            self.coalescing.compact();
         }
         idle
     }

@@ -7,6 +7,7 @@
 //! | `batch`, `engine`, `read` | leases of many messages, and the other calls of an engine for several processes |
 //! | `many` | many messages under one lock |
 //! | `limits` | leasing where messages carry limit names or have groups |
+//! | `coalesce` | puts that replace the payload of an earlier message |
 //! | `lease` | calls by the holder of a lease: ack, nack, reject, release, extend |
 //! | `operate` | calls by an operator: cancel, revoke, retry, skip, bury, requeue, pause |
 //! | `due` | applying what falls due |
@@ -20,6 +21,7 @@
 pub mod batch;
 pub mod carry;
 pub mod chain;
+pub mod coalesce;
 mod due;
 pub(super) mod engine;
 mod explain;

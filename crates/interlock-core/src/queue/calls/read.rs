@@ -1,6 +1,7 @@
 //! Reading without a call's effects: what fell due since the last one counts as it did.
 
 use crate::key::KeyRef;
+use crate::queue::calls::coalesce::Named;
 use crate::queue::parts::dead::Dead;
 use crate::queue::parts::lane::KeysOf;
 use crate::queue::parts::slab::NONE;
@@ -95,6 +96,11 @@ impl<P> Scheduler<P> {
     /// The group of a message that was seen; empty: it has none.
     pub fn group(&self, seen: &Seen<'_, P>) -> &[u8] {
         self.gate.groups.text_of(seen.at)
+    }
+
+    /// The coalescing name of a message that was seen, and what is known of it, if it has one.
+    pub fn coalesced(&self, seen: &Seen<'_, P>) -> Option<&Named> {
+        self.coalescing.of(seen.id)
     }
 
     /// The keys of a message that was seen, exclusive ones first, each once.

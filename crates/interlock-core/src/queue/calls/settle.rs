@@ -34,6 +34,9 @@ impl<P> Scheduler<P> {
             if let Some(name) = extra.dedup {
                 self.dedup.settled(name, self.now);
             }
+            if !self.coalescing.is_empty() {
+                self.coalescing.leave(removed.id);
+            }
         }
         let Removed { id, payload, first_edge, state, priority, flags, .. } = removed;
         if flags & (LIMITED | GROUPED) != 0 {
@@ -80,6 +83,7 @@ impl<P> Scheduler<P> {
     #[inline(always)]
     pub(in crate::queue) fn end_lease(&mut self, place: u32) -> Lease {
         let lease = self.leases.end(place);
+        self.coalescing.lease_ended();
         self.free_slots(lease.message);
         lease
     }

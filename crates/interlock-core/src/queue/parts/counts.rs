@@ -35,6 +35,7 @@ pub enum Happened {
     Skipped,
     Requeued,
     Deduplicated,
+    Coalesced,
     MessageExpired,
     DeadExpired,
 }
@@ -75,6 +76,7 @@ impl Counts {
             Happened::Skipped => &mut stats.skipped,
             Happened::Requeued => &mut stats.requeued,
             Happened::Deduplicated => &mut stats.deduplicated,
+            Happened::Coalesced => &mut stats.coalesced,
             Happened::MessageExpired => &mut stats.messages_expired,
             Happened::DeadExpired => &mut stats.dead_expired,
         };

@@ -21,6 +21,8 @@ use crate::queue::scheduler::Scheduler;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     Put,
+    /// A put has replaced its payload.
+    Replaced,
     /// Its delay or backoff is over.
     Due,
     Lease,
@@ -45,6 +47,7 @@ impl Change {
     pub fn name(self) -> &'static str {
         match self {
             Change::Put => "put",
+            Change::Replaced => "replaced",
             Change::Due => "due",
             Change::Lease => "lease",
             Change::Ack => "ack",

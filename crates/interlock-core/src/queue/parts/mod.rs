@@ -24,7 +24,7 @@ pub(super) mod delays;
 pub mod feed;
 pub(super) mod gate;
 pub(super) mod groups;
-mod index;
+pub(super) mod index;
 pub(super) mod lane;
 pub(super) mod leases;
 pub(super) mod numbers;

@@ -289,6 +289,30 @@ impl<P> Records<P> {
         self.messages[at].payload = Some(payload);
     }
 
+    /// Replaces the payload and its bytes, and returns the old one.
+    pub fn replace_payload(&mut self, at: u32, payload: P, size: u64) -> P {
+        if size > 0 || self.extra(at).is_some() {
+            self.set_size(at, size);
+        }
+        self.messages[at].payload.replace(payload).expect("an unsettled message has its payload")
+    }
+
+    /// Notes that nobody has tried its payload yet.
+    pub fn begin_again(&mut self, at: u32) {
+        let extra = self.extra_mut(at);
+        (extra.attempt, extra.suspect) = (0, 0);
+        if let Some(failing) = &mut extra.failing {
+            let before = failing.bytes();
+            failing.error = None;
+            self.errors -= before;
+        }
+    }
+
+    /// Makes room for the data that only few messages have, so that it is there when the message is settled.
+    pub fn add_extra(&mut self, at: u32) {
+        self.extra_mut(at);
+    }
+
     pub fn set_attempt(&mut self, at: u32, attempt: u32) {
         self.extra_mut(at).attempt = attempt;
     }

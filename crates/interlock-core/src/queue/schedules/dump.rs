@@ -23,6 +23,7 @@
 //! assert_eq!(restored.payload(&grant), &7);
 //! ```
 
+use crate::queue::calls::coalesce::Named;
 use crate::queue::parts::dead::Dead;
 use crate::queue::parts::slab::NONE;
 use crate::queue::scheduler::Scheduler;
@@ -34,9 +35,12 @@ use crate::queue::types::{Options, Retry, RetryPart, State, Stats, Then};
 /// The first byte of a dump. A change of the form takes the next number, and `restore` continues to
 /// read the older ones; `wire/options.toml` says which one a new option came with.
 pub(in crate::queue) const VERSION: u8 = if NEWEST > FORM { NEWEST } else { FORM };
-const FORM: u8 = 6;
+const FORM: u8 = 7;
 /// The last one without groups.
 pub(in crate::queue) const BEFORE_GROUPS: u8 = 5;
+/// The last one without coalescing names, and how many counts it has.
+pub(in crate::queue) const BEFORE_COALESCING: u8 = 6;
+pub(in crate::queue) const COUNTS_BEFORE_COALESCING: usize = 17;
 /// The last one without rates.
 pub(in crate::queue) const BEFORE_RATES: u8 = 4;
 /// The last one without concurrency limits.
@@ -56,6 +60,8 @@ pub(in crate::queue) const ERROR: u64 = 16;
 pub(in crate::queue) const WINDOW: u64 = 32;
 pub(in crate::queue) const RETRY: u64 = 64;
 pub(in crate::queue) const SUSPECT: u64 = 128;
+pub(in crate::queue) const COALESCE: u64 = 256;
+pub(in crate::queue) const NEWEST_OF_ITS_NAME: u64 = 512;
 
 /// Marks of a lease.
 pub(in crate::queue) const LEASE_TIMED: u8 = 1;
@@ -181,7 +187,7 @@ impl<P> Scheduler<P> {
         }
         match self.records.extra(at) {
             None => number(out, 0),
-            Some(extra) => self.dump_extra(out, extra),
+            Some(extra) => self.dump_extra(out, message.id, extra),
         }
         if message.flags & LIMITED != 0 {
             string(out, &self.gate.names_of(at));
@@ -205,11 +211,12 @@ impl<P> Scheduler<P> {
         }
     }
 
-    fn dump_extra(&self, out: &mut Vec<u8>, extra: &Extra) {
+    fn dump_extra(&self, out: &mut Vec<u8>, id: u64, extra: &Extra) {
         let Extra { sequence, size, suspect, attempt, timer: _, dedup, failing } = extra;
         let error = failing.as_ref().and_then(|failing| failing.error.as_deref());
         let retry = failing.as_ref().and_then(|failing| failing.retry.as_ref());
         let window = dedup.as_deref().and_then(|name| self.dedup.window_of(name));
+        let named = self.coalescing.of(id);
         let marks = [
             (*sequence > 0, SEQUENCE),
             (*size > 0, SIZE),
@@ -219,6 +226,8 @@ impl<P> Scheduler<P> {
             (window.is_some(), WINDOW),
             (retry.is_some(), RETRY),
             (*suspect > 0, SUSPECT),
+            (named.is_some(), COALESCE),
+            (self.coalescing.is_newest(id), NEWEST_OF_ITS_NAME),
         ];
         number(out, marks.iter().filter(|(has, _)| *has).map(|(_, mark)| mark).sum());
         let counts = [*sequence, *size, u64::from(*attempt)];
@@ -230,6 +239,11 @@ impl<P> Scheduler<P> {
         retry.into_iter().for_each(|retry| write_retry_part(out, retry));
         if *suspect > 0 {
             number(out, *suspect);
+        }
+        if let Some(Named { name, revision, latest }) = named {
+            string(out, name);
+            number(out, u64::from(*revision));
+            number(out, *latest);
         }
     }
 
@@ -329,7 +343,7 @@ fn write_stats(out: &mut Vec<u8>, stats: &Stats) {
 }
 
 /// Returns the counts that are kept; the others are asked of what they count.
-pub(in crate::queue) fn kept_stats(stats: &mut Stats) -> [&mut u64; 17] {
+pub(in crate::queue) fn kept_stats(stats: &mut Stats) -> [&mut u64; 18] {
     let Stats {
         unsettled,
         bytes,
@@ -356,6 +370,7 @@ pub(in crate::queue) fn kept_stats(stats: &mut Stats) -> [&mut u64; 17] {
         deduplicated,
         messages_expired,
         dead_expired,
+        coalesced,
     } = stats;
     [
         unsettled,
@@ -375,6 +390,7 @@ pub(in crate::queue) fn kept_stats(stats: &mut Stats) -> [&mut u64; 17] {
         deduplicated,
         messages_expired,
         dead_expired,
+        coalesced,
     ]
 }
 

@@ -15,9 +15,10 @@ use crate::queue::parts::slab::NONE;
 use crate::queue::scheduler::{Handle, Scheduler};
 use crate::queue::schedules::bytes::{Damaged, Reader};
 use crate::queue::schedules::dump::{
-    kept_stats, ATTEMPT, BEFORE_GROUPS, BEFORE_LIMITS, BEFORE_MARK, BEFORE_RATES, DEDUP,
-    EDGE_GRANTED, EDGE_SHARED, ERROR, FIRST_COUNTS, FIRST_VERSION, LANE_PAUSED, LANE_UNFINISHED,
-    LEASE_OF_BATCH, LEASE_TIMED, RETRY, SEQUENCE, SIZE, STATES, SUSPECT, VERSION, WINDOW,
+    kept_stats, ATTEMPT, BEFORE_COALESCING, BEFORE_GROUPS, BEFORE_LIMITS, BEFORE_MARK,
+    BEFORE_RATES, COALESCE, COUNTS_BEFORE_COALESCING, DEDUP, EDGE_GRANTED, EDGE_SHARED, ERROR,
+    FIRST_COUNTS, FIRST_VERSION, LANE_PAUSED, LANE_UNFINISHED, LEASE_OF_BATCH, LEASE_TIMED,
+    NEWEST_OF_ITS_NAME, RETRY, SEQUENCE, SIZE, STATES, SUSPECT, VERSION, WINDOW,
 };
 use crate::queue::types::limits::{names_of, Limits, Weights, BETWEEN};
 use crate::queue::types::message::{Message, BARRIER, GROUPED, KEYED, LIMITED, PAUSED, REFUSED};
@@ -58,7 +59,11 @@ impl<P> Scheduler<P> {
         }
         s.redeclare(read_options(&mut reader, version)?);
         let mut stats = Stats::default();
-        let kept = if version == FIRST_VERSION { FIRST_COUNTS } else { usize::MAX };
+        let kept = match version {
+            FIRST_VERSION => FIRST_COUNTS,
+            ..=BEFORE_COALESCING => COUNTS_BEFORE_COALESCING,
+            _ => usize::MAX,
+        };
         for count in kept_stats(&mut stats).into_iter().take(kept) {
             *count = reader.number("count")?;
         }
@@ -260,7 +265,10 @@ impl<P> Scheduler<P> {
 
     fn restore_extra(&mut self, reader: &mut Reader<'_>, at: u32) -> Result<(), Damaged> {
         let marks = reader.number("marks of a message")?;
-        if marks & !(SEQUENCE | SIZE | ATTEMPT | DEDUP | ERROR | WINDOW | RETRY | SUSPECT) != 0 {
+        let of_a_name = COALESCE | NEWEST_OF_ITS_NAME;
+        let known =
+            SEQUENCE | SIZE | ATTEMPT | DEDUP | ERROR | WINDOW | RETRY | SUSPECT | of_a_name;
+        if marks & !known != 0 || marks & of_a_name == NEWEST_OF_ITS_NAME {
             return reader.damaged("marks of a message that are known");
         }
         if marks == 0 {
@@ -295,6 +303,16 @@ impl<P> Scheduler<P> {
         }
         if marks & SUSPECT != 0 {
             self.records.set_suspect(at, reader.number("lease that ran out")?);
+        }
+        if marks & COALESCE != 0 {
+            let name = reader.string("coalescing name")?;
+            let newest = marks & NEWEST_OF_ITS_NAME != 0;
+            if newest && self.coalescing.has_newest(name) {
+                return reader.damaged("newest message of a coalescing name");
+            }
+            let (revision, latest) = (reader.small("revision")?, reader.number("latest delay")?);
+            self.records.add_extra(at);
+            self.coalescing.insert(id, name, revision, latest, newest);
         }
         Ok(())
     }

@@ -19,6 +19,7 @@
 use hashbrown::HashMap;
 
 use crate::key::KeyRef;
+use crate::queue::calls::coalesce::{Coalesce, Differs};
 use crate::queue::calls::lease::LeaseLost;
 use crate::queue::parts::slab::NONE;
 use crate::queue::parts::watch::Watch;
@@ -145,6 +146,10 @@ pub struct PutCall {
     pub limit: Vec<Vec<u8>>,
     /// Its group; empty: none.
     pub group: Vec<u8>,
+    /// Its coalescing name, with its times.
+    pub coalesce: Option<Vec<u8>>,
+    pub debounce: u64,
+    pub within: u64,
 }
 
 /// The answer of the scheduler.
@@ -156,6 +161,8 @@ pub enum Answer {
     Full,
     /// Never room: larger than the bound (clause 11).
     TooLarge,
+    /// It may not replace the payload that it would replace (clause 29).
+    Differs(Differs),
     Leased(Vec<Granted>),
     Done,
     /// The token is not that of a lease (clause 8).
@@ -176,6 +183,7 @@ pub enum Answer {
 pub struct PutAnswer {
     pub id: u64,
     pub known: bool,
+    pub replaced: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,6 +205,12 @@ impl PutCall {
     fn names_only_keys(&self) -> bool {
         *self == PutCall { keys: self.keys.clone(), ..PutCall::default() }
     }
+
+    fn named(&self) -> Option<Coalesce<'_>> {
+        let PutCall { coalesce, debounce, within, .. } = self;
+        let name = coalesce.as_deref()?;
+        Some(Coalesce { name, debounce: *debounce, within: *within, revision: 0 })
+    }
 }
 
 impl From<&Put<'_>> for PutCall {
@@ -215,6 +229,9 @@ impl From<&Put<'_>> for PutCall {
                 names => names.split(|&byte| byte == BETWEEN).map(<[u8]>::to_vec).collect(),
             },
             group: put.group.to_vec(),
+            coalesce: put.coalesce.map(|coalesce| coalesce.name.to_vec()),
+            debounce: put.coalesce.map_or(0, |coalesce| coalesce.debounce),
+            within: put.coalesce.map_or(0, |coalesce| coalesce.within),
         }
     }
 }
@@ -276,17 +293,19 @@ impl Runner {
                 }
                 let first = s.put_keyed(now, &keys, &ends, &mut vec![(); puts.len()]);
                 let ids = first.map(|first| first..first + puts.len() as u64);
-                answer_put(ids.map(|ids| ids.map(|id| Placed { id, known: false }).collect()))
+                let placed = |id| Placed { id, known: false, replaced: false };
+                answer_put(ids.map(|ids| ids.map(placed).collect()))
             }
             Call::PutMany(puts) => {
                 let limits: Vec<Vec<u8>> =
                     puts.iter().map(|put| put.limit.join(&BETWEEN)).collect();
                 let keys: Vec<[Vec<KeyRef<'_>>; 2]> =
                     puts.iter().map(|put| [refs(&put.keys), refs(&put.shared)]).collect();
+                let names: Vec<Option<Coalesce<'_>>> = puts.iter().map(PutCall::named).collect();
                 let puts: Vec<Put<'_>> = puts
                     .iter()
-                    .zip(keys.iter().zip(&limits))
-                    .map(|(put, (keys, limit))| named(put, keys, limit))
+                    .zip(keys.iter().zip(limits.iter().zip(&names)))
+                    .map(|(put, (keys, (limit, name)))| named(put, keys, limit, name.as_ref()))
                     .collect();
                 answer_put(s.put_many(now, &puts, &mut vec![Some(()); puts.len()]))
             }
@@ -362,7 +381,12 @@ fn refs(keys: &[Vec<u8>]) -> Vec<KeyRef<'_>> {
     keys.iter().map(|key| KeyRef::new(key)).collect()
 }
 
-fn named<'a>(put: &'a PutCall, keys: &'a [Vec<KeyRef<'a>>; 2], limit: &'a [u8]) -> Put<'a> {
+fn named<'a>(
+    put: &'a PutCall,
+    keys: &'a [Vec<KeyRef<'a>>; 2],
+    limit: &'a [u8],
+    coalesce: Option<&'a Coalesce<'a>>,
+) -> Put<'a> {
     Put {
         keys: &keys[0],
         shared: &keys[1],
@@ -376,15 +400,17 @@ fn named<'a>(put: &'a PutCall, keys: &'a [Vec<KeyRef<'a>>; 2], limit: &'a [u8]) 
         window: None,
         limit,
         group: &put.group,
+        coalesce,
     }
 }
 
 fn with_put<R>(put: &PutCall, call: impl FnOnce(&Put<'_>) -> R) -> R {
-    call(&named(put, &[refs(&put.keys), refs(&put.shared)], &put.limit.join(&BETWEEN)))
+    let (keys, limit) = ([refs(&put.keys), refs(&put.shared)], put.limit.join(&BETWEEN));
+    call(&named(put, &keys, &limit, put.named().as_ref()))
 }
 
 fn answer_put(placed: Result<Vec<Placed>, NoRoom>) -> Answer {
-    let answer = |placed: Placed| PutAnswer { id: placed.id, known: placed.known };
+    let answer = |Placed { id, known, replaced }| PutAnswer { id, known, replaced };
     placed.map_or_else(answer_refused, |all| Answer::Put(all.into_iter().map(answer).collect()))
 }
 
@@ -392,5 +418,6 @@ fn answer_refused(refused: NoRoom) -> Answer {
     match refused {
         NoRoom::Full => Answer::Full,
         NoRoom::TooLarge => Answer::TooLarge,
+        NoRoom::Differs(differs) => Answer::Differs(differs),
     }
 }

@@ -205,6 +205,9 @@ impl Line {
         self.unless(put.size == 0, "size", put.size);
         self.keys("limit", &put.limit);
         self.unless(put.group.is_empty(), "group", escape(&put.group));
+        self.optional("coalesce", put.coalesce.as_ref().map(|name| escape(name)));
+        self.unless(put.debounce == 0, "debounce", put.debounce);
+        self.unless(put.within == 0, "within", put.within);
     }
 }
 

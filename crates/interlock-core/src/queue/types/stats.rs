@@ -56,11 +56,14 @@ pub struct Stats {
     pub limited: u64,
     /// Groups with unsettled messages (clause 28).
     pub groups: u64,
+    /// Puts that replaced the payload of an earlier message (clause 29); `puts` does not count
+    /// them.
+    pub coalesced: u64,
 }
 
 impl Stats {
     /// Returns each count with its name, in the order of the fields.
-    pub fn named(&self) -> [(&'static str, u64); 25] {
+    pub fn named(&self) -> [(&'static str, u64); 26] {
         let Stats {
             unsettled,
             bytes,
@@ -87,6 +90,7 @@ impl Stats {
             dead_expired,
             limited,
             groups,
+            coalesced,
         } = *self;
         [
             ("unsettled", unsettled),
@@ -114,6 +118,7 @@ impl Stats {
             ("dead_expired", dead_expired),
             ("limited", limited),
             ("groups", groups),
+            ("coalesced", coalesced),
         ]
     }
 }

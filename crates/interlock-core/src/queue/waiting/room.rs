@@ -26,8 +26,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::queue::scheduler::Scheduler;
+use crate::queue::scheduler::{Put, Scheduler};
 use crate::queue::types::{Kind, Time};
+use crate::queue::waiting::waiters::Wait;
 
 /// Number of puts that may pass the first in line before room is kept for it; fewer if they take longer
 /// than [`PATIENCE`].
@@ -257,6 +258,14 @@ impl<P> Scheduler<P> {
             unsettled: self.counts.unsettled(),
             works: self.leases.len() > 0 || self.ready(Kind::Any) > 0,
             fits: self.room(need.count, need.size).is_ok(),
+        }
+    }
+
+    /// Notes the room that puts lack who wait for it.
+    pub(in crate::queue) fn wants_room(&self, puts: &[Put<'_>], wait: &mut Wait) {
+        if let Ok(needs) = self.needs(puts) {
+            let named = puts.iter().any(|put| put.dedup.is_some() || put.coalesce.is_some());
+            wait.wants_room(needs.count, needs.size, named);
         }
     }
 }

@@ -9,7 +9,7 @@
 //! 1. while a message is ready and a parked waiter would take it, a called waiter that would take it
 //!    is on its way: one of the same crowd, or a thread. The same for room, one waiter at a time; a put
 //!    that waits with a dedup string is called when any string becomes known, for a known one needs no
-//!    room (clause 13);
+//!    room (clause 13), and one with a coalescing name when it may have become one that replaces (clause 29);
 //! 2. while something falls due later, one parked waiter, the timekeeper, sleeps no longer than that.
 //!
 //! Any put may take room that becomes free, so that a full queue does not hand the processor from
@@ -108,8 +108,8 @@ impl Wait {
         self.want
     }
 
-    /// Sets the room that a put still lacks; `named`: a dedup string of it may become known, and
-    /// then it lacks less.
+    /// Sets the room that a put still lacks; `named`: a dedup string of it may become known, or a message be there
+    /// whose payload it replaces, and then it lacks less.
     pub(in crate::queue) fn wants_room(&mut self, count: usize, size: u64, named: bool) {
         self.want = Want::Room(count, size);
         self.named = named;
@@ -120,7 +120,7 @@ impl Wait {
 struct Parked {
     waker: Waker,
     deadline: Time,
-    /// True if it waits for room with a dedup string.
+    /// True if it waits for room with a dedup string or a coalescing name.
     named: bool,
 }
 
@@ -149,7 +149,7 @@ pub(in crate::queue) struct Waiters {
     next: u64,
     /// Waits up to this number are of the process this one was forked from.
     foreign: u64,
-    /// Number of dedup strings put so far, as far as those who wait for room with one know.
+    /// `Scheduler::names`, as far as those know who wait for room with a name.
     names: u64,
     /// Waiters to be woken once the lock is free.
     pub wakes: Vec<Waker>,

@@ -1,5 +1,6 @@
 //! The options of a message as they are returned: those that differ from the defaults.
 
+use interlock_core::queue::calls::coalesce::Named;
 use interlock_core::queue::types::RetryPart;
 
 use crate::calls::read::Strings;
@@ -20,6 +21,7 @@ pub struct Given<'a> {
     pub limit: Vec<u8>,
     /// Its group; empty: none.
     pub group: &'a [u8],
+    pub coalesced: Option<&'a Named>,
 }
 
 impl Given<'_> {
@@ -53,6 +55,13 @@ impl Given<'_> {
             MessageOption::Quiet => yes(self.quiet),
             MessageOption::Limit => Some(self.limit.clone()).filter(|names| !names.is_empty()),
             MessageOption::Group => Some(self.group.to_vec()).filter(|group| !group.is_empty()),
+            MessageOption::Coalesce => self.coalesced.map(|named| named.name.to_vec()),
+            // It has its own due time.
+            MessageOption::Debounce | MessageOption::Within => None,
+            MessageOption::Revision => {
+                let times = self.coalesced.map_or(0, |named| u64::from(named.revision));
+                (times > 0).then(|| number(times))
+            }
             MessageOption::Attempts => retry?.attempts.map(|most| number(most.unwrap_or(0).into())),
             MessageOption::First => retry?.first.map(number),
             MessageOption::Factor => retry?.factor.map(|by| number((by * 1000.0).round() as u64)),

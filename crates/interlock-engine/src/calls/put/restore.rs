@@ -1,10 +1,13 @@
 //! `il1_restore`: messages of another queue, with the attempts they had, and its dead letters.
 
+use std::borrow::Cow;
+
 use interlock_core::queue::calls::carry::Stands;
 use interlock_core::queue::types::{State, Time};
 
 use super::*;
 use crate::queue::shared::Context;
+use crate::values::words::to_text;
 use crate::wire::codes::Code;
 use crate::wire::functions::Function;
 
@@ -110,25 +113,10 @@ impl Queue {
         message: &Message<'_>,
         stood: &Stood<'_>,
     ) -> (u64, &'static str) {
-        let keys = |range: &Range<u32>| &all.keys[range.start as usize..range.end as usize];
-        let plain = Said::default();
-        let said = message.said.as_deref().unwrap_or(&plain);
-        let body =
-            Body { data: Payload::new(message.payload, message.beside()), result: said.result };
+        let result = message.said.as_ref().map_or(0, |said| said.result);
+        let body = Body { data: Payload::new(message.payload, message.beside()), result };
         self.weight += body.weight();
-        let put = Put {
-            keys: keys(&message.exclusive),
-            shared: keys(&message.shared),
-            priority: said.priority,
-            dedup: said.dedup.as_deref(),
-            barrier: said.barrier,
-            quiet: said.quiet,
-            retry: said.retry.as_deref(),
-            window: said.window,
-            limit: &said.limit,
-            group: said.group,
-            ..Put::default()
-        };
+        let put = all.put(message);
         let Stood { state, attempt, time, error, .. } = *stood;
         let error = to_text(error);
         let stands = match state {
@@ -153,7 +141,7 @@ impl Queue {
 }
 
 fn read<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<(Messages<'a>, Vec<Stood<'a>>)> {
-    let mut all = Messages { list: Vec::new(), keys: Vec::new() };
+    let mut all = Messages { list: Vec::new(), keys: Vec::new(), names: 0 };
     let mut list = Vec::new();
     loop {
         let i = list.len() + 1;
@@ -166,14 +154,15 @@ fn read<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<(Messages<'a>, V
         }
         list.push(stood(from, i)?);
         let message = message(from, i, &mut all.keys)?;
-        if all.keys.len() > MAX_BATCH_KEYS {
-            let text = format_args!("more than {MAX_BATCH_KEYS} keys, all messages together");
-            return refuse(Code::TooBig, from.called, text);
+        all.push(message, from.called)?;
+        let said = all.list[i - 1].said.as_ref();
+        let (delay, debounce) = said.map_or((0, 0), |said| (said.delay, said.coalesce.debounce));
+        for (name, time) in [("DELAY", delay), ("DEBOUNCE", debounce)] {
+            if time > 0 {
+                let what = || format!("messages[{i}].{name}");
+                return from.bad(what, "is given by state and time");
+            }
         }
-        if message.said.as_ref().is_some_and(|said| said.delay > 0) {
-            return from.bad(|| format!("messages[{i}].DELAY"), "is given by state and time");
-        }
-        all.list.push(message);
         if !from.more() {
             break;
         }

@@ -46,6 +46,7 @@ impl Queue {
 
     /// Tries those that may need less than they did.
     fn serve_eased(&mut self, cx: &mut Context<'_>) {
+        self.waiting.ease_coalescing(self.scheduler.names());
         while let Some(order) = self.waiting.eased.pop_first() {
             self.put_again(order, false, cx);
         }
@@ -69,7 +70,7 @@ impl Queue {
         else {
             unreachable!("it is in that line")
         };
-        let WaitingPut { args, need, named } = waiting;
+        let WaitingPut { args, need, eases } = waiting;
         let mut from = Reader::new("put", &args[..]);
         from.at = 3;
         let Ok(messages) = put::read(&mut from) else { unreachable!("it was read before") };
@@ -93,7 +94,7 @@ impl Queue {
             Err(No::Refused(refused)) => answer_error(cx, *ticket, &refused),
             Err(No::Full(refused)) if ends => answer_error(cx, *ticket, &refused),
             Err(No::Full(_)) => {
-                (*need, *named) = messages.need(self);
+                (*need, *eases) = messages.need(self);
                 drop(messages);
                 self.waiting.insert(order, waiter);
                 return false;

@@ -425,7 +425,7 @@ complete -c interlock -n '_shtab_interlock_using send' -l expires -x -d 'seconds
 complete -c interlock -n '_shtab_interlock_using send' -l wait -d 'wait until it is handled, and print what the handler returned, as JSON'
 complete -c interlock -n '_shtab_interlock_using send' -l timeout -x -d 'with --wait, maximum seconds to wait (60)'
 complete -c interlock -n '_shtab_interlock_using send' -l url -x -d 'the engine; overrides the app'"'"'s own and INTERLOCK_URL'
-complete -c interlock -n '_shtab_interlock_using send' -l json -d 'print a JSON object with id, known, task, queue, keys and shared, and with --wait the result'
+complete -c interlock -n '_shtab_interlock_using send' -l json -d 'print a JSON object with id, known, replaced, task, queue, keys and shared, and with --wait the result'
 complete -c interlock -n '_shtab_interlock_using; and test $_shtab_interlock_npos -eq 0' -a cron -d 'show the timetable of an app, or send the call of an entry'
 complete -c interlock -n '_shtab_interlock_using cron' -s h -l help -d 'show this help message and exit'
 complete -c interlock -n '_shtab_interlock_using cron; and test $_shtab_interlock_npos -eq 0' -a list -d 'list all entries with their last and next tick'

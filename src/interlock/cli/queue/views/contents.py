@@ -183,6 +183,7 @@ def node_of(operator: Operator, queue: str, id: int) -> ExplainNode | None:
 
 def record(message: Stored, node: ExplainNode | None) -> dict[str, Any]:
     """Return a message for JSON."""
+    name = message.options.get("COALESCE")
     return {
         "id": message.id,
         "sequence": message.sequence,
@@ -197,10 +198,17 @@ def record(message: Stored, node: ExplainNode | None) -> dict[str, Any]:
         "keys": [show.as_json(key) for key in message.keys],
         "shared": [show.as_json(key) for key in message.shared],
         "barrier": message.options.get("BARRIER") == b"1",
+        "coalesce": None if name is None else show.as_json(name),
+        "replaced": replaced(message),
         "error": message.error,
         "failures": [failure_json(one) for one in message.failures],
         **show.payload_json(message.payload),
     }
+
+
+def replaced(message: Stored) -> int:
+    """Return how often the payload was replaced by a later put with the message's name."""
+    return int(message.options.get("REVISION", 0))
 
 
 def failure_json(one: Failure) -> dict[str, Any]:
@@ -231,6 +239,8 @@ def lines(message: Stored, node: ExplainNode | None) -> Iterator[str]:
         parts.append(f"attempt {message.attempt}")
     if message.priority:
         parts.append(f"priority {message.priority}")
+    if count := replaced(message):
+        parts.append(f"replaced {count} time{'s' if count > 1 else ''}")
     if node and node.consumer:
         parts.append(f"by {printable(node.consumer)} for {show.seconds(node.held_for)}")
     if node and node.due_in is not None:

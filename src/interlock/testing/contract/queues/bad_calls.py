@@ -105,6 +105,58 @@ async def a_dedup_is_a_str(t: Trial) -> None:
 
 
 @clause(BAD_CALL)
+async def a_coalescing_name_is_a_key(t: Trial) -> None:
+    q = t.queue()
+    for wrong, name in ((1.5, "float"), (True, "bool"), (["a"], "list"), (("a",), "tuple")):
+        words = ("coalesce", name, "a key (str, int or bytes)")
+        await _refused(q, TypeError, words, q.put(coalesce=wrong))
+        await _refused(q, TypeError, words, q.put_many([1], coalesce=wrong))
+        await _refused(q, TypeError, words, q.put_many([1], coalesce=lambda _, one=wrong: one))
+    for wrong_value in ("", b"", "x" * 1_025, "\ud800"):
+        await _refused(q, ValueError, ("coalesce",), q.put(coalesce=wrong_value))
+    await _refused(q, ValueError, ("4096",), q.put(coalesce="a", keys=range(4_096)))
+
+
+@clause(BAD_CALL)
+async def a_coalescing_put_has_no_dedup_and_no_barrier(t: Trial) -> None:
+    q = t.queue()
+    text = "coalesce with dedup; a message has one of them"
+    await _refused(q, ValueError, (text,), q.put(coalesce="a", dedup="x"))
+    many = q.put_many([1], coalesce="a", dedup=lambda _: "x")
+    await _refused(q, ValueError, (text,), many)
+    await _refused(q, ValueError, ("coalesce with barrier",), q.put(coalesce="a", barrier=True))
+
+
+@clause(BAD_CALL)
+async def a_debounce_has_a_name_and_a_longest_time(t: Trial) -> None:
+    q = t.queue()
+    wrong: list[tuple[type[Exception], str, dict[str, Any]]] = [
+        (ValueError, "debounce without coalesce", {"debounce": 1, "longest": 2}),
+        (ValueError, "debounce without longest", {"coalesce": "a", "debounce": 1}),
+        (ValueError, "longest without debounce", {"coalesce": "a", "longest": 1}),
+        (
+            ValueError,
+            "debounce with delay",
+            {"coalesce": "a", "debounce": 1, "longest": 2, "delay": 1},
+        ),
+        (
+            ValueError,
+            "longest is 1; allowed: debounce (5) or more",
+            {"coalesce": "a", "debounce": 5, "longest": 1},
+        ),
+        (ValueError, "debounce is 0", {"coalesce": "a", "debounce": 0, "longest": 1}),
+        (ValueError, "debounce is -1", {"coalesce": "a", "debounce": -1, "longest": 1}),
+        (TypeError, "debounce is str", {"coalesce": "a", "debounce": "1", "longest": 1}),
+        (TypeError, "longest is str", {"coalesce": "a", "debounce": 1, "longest": "1"}),
+    ]
+    for kind, text, options in wrong:
+        await _refused(q, kind, (text,), q.put(**options))
+        await _refused(q, kind, (text,), q.put_many([1], **options))
+    none = q.put_many([1, 2], coalesce=lambda n: "a" if n == 1 else None, debounce=1, longest=2)
+    await _refused(q, ValueError, ("debounce without coalesce",), none)
+
+
+@clause(BAD_CALL)
 async def a_timeout_is_seconds_from_zero_up(t: Trial) -> None:
     q = t.queue()
     await _refused(q, ValueError, ("timeout",), q.put(timeout=-1))

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use crate::queue::calls::coalesce::Differs;
 use crate::queue::schedules::trace::{Answer, Granted, PutAnswer};
 use crate::queue::types::Node;
 
@@ -9,10 +10,19 @@ impl Display for Answer {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Answer::Put(placed) => list(f, "put", placed, |f, put: &PutAnswer| {
-                write!(f, "{}{}", put.id, if put.known { " known" } else { "" })
+                let how = match put {
+                    PutAnswer { known: true, .. } => " known",
+                    PutAnswer { replaced: true, .. } => " replaced",
+                    _ => "",
+                };
+                write!(f, "{}{how}", put.id)
             }),
             Answer::Full => write!(f, "full"),
             Answer::TooLarge => write!(f, "too large"),
+            Answer::Differs(differs) => {
+                let Differs { message, what, .. } = differs;
+                write!(f, "put {message} has another {}", what.words())
+            }
             Answer::Leased(granted) => list(f, "leased", granted, |f, lease: &Granted| {
                 write!(f, "{} token {} attempt {}", lease.id, lease.token, lease.attempt)
             }),
@@ -76,6 +86,9 @@ mod tests {
         let leased = Answer::Leased(granted.to_vec());
         assert_eq!(leased.to_string(), "leased 1 token 11 attempt 1, 2 token 12 attempt 1");
         assert_eq!(Answer::Leased(Vec::new()).to_string(), "leased nothing");
-        assert_eq!(Answer::Put(vec![PutAnswer { id: 7, known: true }]).to_string(), "put 7 known");
+        assert_eq!(
+            Answer::Put(vec![PutAnswer { id: 7, known: true, replaced: false }]).to_string(),
+            "put 7 known"
+        );
     }
 }

@@ -147,6 +147,9 @@ fn parse_put(fields: &mut Fields<'_>) -> Result<PutCall, String> {
         size: fields.number_or("size", 0)?,
         limit: fields.names()?,
         group: fields.group()?,
+        coalesce: fields.key("coalesce")?,
+        debounce: fields.number_or("debounce", 0)?,
+        within: fields.number_or("within", 0)?,
     })
 }
 

@@ -51,9 +51,9 @@ register('dead_letters', function(q, from)
     -- After an id that is not a dead letter, nothing follows.
     return {}
   end
-  local is_listed = key and letters.are_listed(q)
-  local reply, bytes, left = {}, 0, key and not is_listed and MAX_LOOKED_AT or math.huge
-  local function tell(id, text)
+  local listed = key and letters.are_listed(q)
+  local reply, bytes, left = {}, 0, key and not listed and MAX_LOOKED_AT or math.huge
+  local function tell_one(id, text)
     local dead = cmsgpack.unpack(text)
     left = left - 1 - #dead.exclusive - #dead.shared
     -- The next page begins behind the last letter of this one: so that is the last one examined.
@@ -62,11 +62,11 @@ register('dead_letters', function(q, from)
     end
     return count == 0 or left <= 0 or bytes >= MAX_TOLD
   end
-  if is_listed then
-    each_on(q, key, after, count, tell)
+  if listed then
+    each_on(q, key, after, count, tell_one)
   else
     local first = rank and rank + 1 or 0
-    description.each_dead(q, first, first + (key and MAX_LOOKED_AT or count) - 1, tell)
+    description.each_dead(q, first, first + (key and MAX_LOOKED_AT or count) - 1, tell_one)
   end
   return reply
 end)

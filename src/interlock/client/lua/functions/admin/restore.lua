@@ -35,8 +35,9 @@ local function take_items(from)
     if keys > MAX_BATCH_KEYS then
       refuse('TOOBIG', '%s: more than %d keys, all messages together', from.called, MAX_BATCH_KEYS)
     end
-    if item.m.delay > 0 then
-      bad(from, 'messages[%d].DELAY', i, 'is given by state and time')
+    local timed = item.m.debounce and 'DEBOUNCE' or item.m.delay > 0 and 'DELAY'
+    if timed then
+      bad(from, 'messages[%d].' .. timed, i, 'is given by state and time')
     end
     items[i], marks[i] = item, item.mark
   until not more(from)
@@ -162,6 +163,7 @@ end
 
 register('restore', function(q, from)
   local window = take.whole(from, 1, MAX_SPAN, 'window')
+  from.restores = true
   local items, marks = take_items(from)
   local c = begin(q)
   prefetch(hash(q, 'u'), marks)

@@ -1,7 +1,8 @@
 -- il1_put: consumer call wait message...
 --   message: payload exclusive shared options, then the number of keys, the keys, and pairs of name
 --   and value
--- Answers for each message its id, and 1 if its dedup string was known.
+-- Answers for each message its id, and 1 if its dedup string was known, 2 if its payload replaced that of
+-- an earlier message.
 -- No allow-oom: a full server takes nothing new.
 
 local take_text, take_whole, take_caller, take_wait = take.text, take.whole, take.caller, take.wait
@@ -16,6 +17,9 @@ local OWN = {}
 for i = 1, #DECLARED.message do
   OWN[DECLARED.message[i].name] = DECLARED.message[i]
 end
+
+-- Options that are not kept as they were named.
+local FIELDS_OF = { DELAY = 'delay', COALESCE = 'coalesce', DEBOUNCE = 'debounce', WITHIN = 'within' }
 
 local function take_own(from, i, m, given)
   local name = take.argument(from, 'messages[%d].options', i)
@@ -34,8 +38,8 @@ local function take_own(from, i, m, given)
   end
   given[name] = true
   from.names = from.names or name == 'DEDUP'
-  if name == 'DELAY' then
-    m.delay = value
+  if FIELDS_OF[name] then
+    m[FIELDS_OF[name]] = value
   elseif name == 'BARRIER' then
     m.barrier = value == 1
   elseif name == 'AFTER' then
@@ -55,6 +59,44 @@ local function take_own(from, i, m, given)
   end
 end
 
+-- Which of the options of coalescing has no place beside the others, and why.
+local function wrong_beside(from, m)
+  local extras = m.extras or NONE
+  if m.coalesce and m.barrier then
+    return 'COALESCE', 'with BARRIER'
+  elseif m.coalesce and extras.DEDUP then
+    return 'COALESCE', 'with DEDUP'
+  elseif m.debounce and not m.coalesce then
+    return 'DEBOUNCE', 'without COALESCE'
+  elseif m.debounce and m.delay > 0 then
+    return 'DEBOUNCE', 'with DELAY'
+  elseif m.within and not m.debounce then
+    return 'WITHIN', 'without DEBOUNCE'
+  elseif extras.REVISION and not from.restores then
+    return 'REVISION', string_format('is only for il%s_restore', ABOUT.wire)
+  elseif extras.REVISION and not m.coalesce then
+    return 'REVISION', 'without COALESCE'
+  end
+end
+
+-- A coalescing name is an exclusive key, in front of the others.
+local function put_in_front(m)
+  local name, exclusive, shared = m.coalesce, { m.coalesce }, {}
+  for k = 1, #m.exclusive do
+    if m.exclusive[k] ~= name then
+      exclusive[#exclusive + 1] = m.exclusive[k]
+    end
+  end
+  for k = 1, #m.shared do
+    if m.shared[k] ~= name then
+      shared[#shared + 1] = m.shared[k]
+    end
+  end
+  m.exclusive, m.shared = exclusive, shared
+  m.extras = m.extras or {}
+  m.extras.COALESCE = 1
+end
+
 -- A few keys without anything wrong about them, each named once; nil if it is not as simple as that.
 local function few_keys(args, at, count)
   local keys = {}
@@ -71,6 +113,10 @@ local function few_keys(args, at, count)
     keys[k] = key
   end
   return keys
+end
+
+local function too_many_keys(from, i, count)
+  bad(from, 'messages[%d]', i, string_format('has %d keys; at most %d', count, MAX_KEYS))
 end
 
 local function take_message(from, i)
@@ -99,8 +145,7 @@ local function take_message(from, i)
   local shared = take_whole(from, 0, MAX_KEYS, 'messages[%d].shared', i)
   local options = take_whole(from, 0, MAX_OPTIONS, 'messages[%d].options', i)
   if exclusive + shared > MAX_KEYS then
-    bad(from, 'messages[%d]', i,
-      string_format('has %d keys; at most %d', exclusive + shared, MAX_KEYS))
+    too_many_keys(from, i, exclusive + shared)
   end
   m.plain = shared + options == 0
   local seen = exclusive + shared > 0 and {}
@@ -119,10 +164,25 @@ local function take_message(from, i)
   if m.barrier and exclusive + shared > 0 then
     bad(from, 'messages[%d].BARRIER', i, 'is 1, but the message has keys')
   end
+  local name, wrong = wrong_beside(from, m)
+  if name then
+    bad(from, 'messages[%d].' .. name, i, wrong)
+  end
   if m.extras and m.extras.WINDOW and not m.extras.DEDUP then
     m.extras.WINDOW = nil
   end
-  return m, exclusive + shared
+  if not m.coalesce then
+    return m, exclusive + shared
+  end
+  if exclusive + shared == MAX_KEYS then
+    too_many_keys(from, i, exclusive + shared + 1)
+  end
+  from.coalesces = true
+  put_in_front(m)
+  if m.debounce then
+    m.delay = math.min(m.debounce, m.within or NEVER)
+  end
+  return m, exclusive + shared + 1
 end
 
 local function take_messages(from)
@@ -142,15 +202,15 @@ local function take_messages(from)
   return list
 end
 
--- The new messages, and their bytes; the others get the id of a known message: one from before, or
--- one of the same batch.
+-- The new messages, their bytes, and with those that replace a payload all that do something; the others get the id
+-- of a known message: one from before, or one of the same batch.
 local function new_ones(q, list, names)
-  local fresh, named, bytes = {}, {}, 0
+  local fresh, entering, named, bytes = {}, {}, {}, 0
   if not names then
     for i = 1, #list do
       bytes = bytes + #list[i].payload
     end
-    return list, bytes
+    return list, bytes, list
   end
   for i = 1, #list do
     local m = list[i]
@@ -161,11 +221,14 @@ local function new_ones(q, list, names)
       named[text] = named[text] or not m.known and m
     end
     if not m.first and not m.known then
-      fresh[#fresh + 1] = m
-      bytes = bytes + #m.payload
+      entering[#entering + 1] = m
+      if not m.onto then
+        fresh[#fresh + 1] = m
+        bytes = bytes + #m.payload
+      end
     end
   end
-  return fresh, bytes
+  return fresh, bytes, entering
 end
 
 local function refuse_unknown(q, from)
@@ -205,13 +268,23 @@ register('put', function(q, from)
     end
     list = take_messages(from)
   end
-  local fresh, bytes = new_ones(q, list, from.names)
-  local bounded = c[N.declared] > 0 and #fresh > 0
-  local text = bounded and too_large(q, #fresh, bytes)
+  local more_bytes, all_bytes, wrong = 0, 0, nil
+  if from.coalesces then
+    more_bytes, all_bytes, wrong = coalescing.plan(q, list)
+  end
+  if wrong then
+    room.leave(q, consumer)
+    refuse_now(q, 'DIFFERS', '%s: %s', from.called, wrong)
+  end
+  local fresh, bytes, entering = new_ones(q, list, from.names or from.coalesces)
+  local needs = #fresh > 0 or more_bytes > 0
+  local bounded = c[N.declared] > 0 and needs
+  local text = bounded and too_large(q, #fresh, bytes + all_bytes)
   if text then
     room.leave(q, consumer)
     refuse_now(q, 'TOOBIG', '%s: %s', from.called, text)
   end
+  bytes = bytes + more_bytes
   text = bounded and (no_room(q, #fresh, bytes)
     or kept and room.KEPT)
   if text then
@@ -222,7 +295,7 @@ register('put', function(q, from)
     end
     refuse_now(q, 'FULL', '%s: %s', from.called, text)
   end
-  if waits and #fresh > 0 then
+  if waits and needs then
     room.took(q, consumer)
   elseif waits then
     room.leave(q, consumer)
@@ -231,9 +304,11 @@ register('put', function(q, from)
   if q.turns then
     turns.look_at(q, fresh)
   end
-  for i = 1, #fresh do
-    local m = fresh[i]
-    if not enter_plain(q, m) then
+  for i = 1, #entering do
+    local m = entering[i]
+    if m.onto then
+      coalescing.replace(q, m.onto, m)
+    elseif not enter_plain(q, m) then
       enter(q, m)
     end
   end
@@ -242,7 +317,10 @@ register('put', function(q, from)
     local m = list[i]
     local known = m.known or m.first and m.first.id
     reply[2 * i - 1], reply[2 * i] = known or m.id, known and '1' or '0'
+    if m.onto then
+      reply[2 * i - 1], reply[2 * i] = m.onto.id, '2'
+    end
   end
-  c[N.deduplicated] = c[N.deduplicated] + #list - #fresh
+  c[N.deduplicated] = c[N.deduplicated] + #list - #entering
   return answer(q, from, consumer, call, reply)
 end)

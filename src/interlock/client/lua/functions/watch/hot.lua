@@ -20,7 +20,7 @@ end
 
 -- The keys in dep if they are few, else those of the deepest classes, together HOT or more; fewer if too many are in
 -- the last class.
-local function deepest(q, count)
+local function deepest_lanes(q, count)
   local keys = redis_call('ZREVRANGE', q.dep, 0, HOT - 1)
   if count > HOT then
     local class = redis_call('ZSCORE', q.dep, keys[HOT])
@@ -103,7 +103,7 @@ register('hot', function(q, from)
     return reply
   end
   local count = redis_call('ZCARD', q.dep)
-  local keys, depths = deepest(q, count)
+  local keys, depths = deepest_lanes(q, count)
   local behind = 0
   for i = 1, #keys do
     tell_hot(reply, keys[i], depths[i])

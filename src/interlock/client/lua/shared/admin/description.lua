@@ -117,6 +117,9 @@ local function tell(q, m, reply)
       value = m.limit or nil
     elseif name == 'GROUP' then
       value = m.group or nil
+    elseif name == 'COALESCE' and value then
+      -- The record only says that there is one.
+      value = m.exclusive[1]
     end
     if value ~= nil then
       options[#options + 1] = name

@@ -71,13 +71,17 @@ local DECLARED = {
     { name = 'QUIET', least = 0, most = 1, default = 0 },
     { name = 'LIMIT', bytes = MAX_TEXT },
     { name = 'GROUP', bytes = MAX_TEXT },
+    { name = 'COALESCE', bytes = MAX_KEY_BYTES },
+    { name = 'DEBOUNCE', least = 1, most = MAX_SPAN },
+    { name = 'WITHIN', least = 1, most = MAX_SPAN },
     { name = 'ATTEMPTS', least = 0, most = MAX_COUNT },
     { name = 'FIRST', least = 0, most = MAX_SPAN },
     { name = 'FACTOR', least = 1000, most = MAX_COUNT },
     { name = 'LONGEST', least = 0, most = MAX_SPAN },
     { name = 'JITTER', least = 0, most = 1 },
     { name = 'THEN', words = { dead = true, hold = true, told = 'dead or hold' } },
-    told = 'PRIORITY, DELAY, DEDUP, AFTER, WINDOW, BARRIER, RESULT, QUIET, LIMIT, GROUP, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER or THEN',
+    { name = 'REVISION', least = 0, most = MAX_COUNT, default = 0 },
+    told = 'PRIORITY, DELAY, DEDUP, AFTER, WINDOW, BARRIER, RESULT, QUIET, LIMIT, GROUP, COALESCE, DEBOUNCE, WITHIN, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER, THEN or REVISION',
   },
   -- Options that a dead letter keeps.
   of_the_dead = {
@@ -99,7 +103,7 @@ local DECLARED = {
     'puts', 'leases', 'acks', 'retries', 'releases', 'leases_expired', 'revoked', 'dead_lettered',
     'cancelled', 'skipped', 'requeued', 'deduplicated', 'lanes', 'paused', 'sealed', 'results',
     'result_bytes', 'oldest_ready', 'oldest_waiting', 'messages_expired', 'dead_expired', 'full',
-    'limited', 'groups',
+    'limited', 'groups', 'coalesced',
   },
   -- Counters, in the order in which they are stored.
   counters = {
@@ -111,6 +115,6 @@ local DECLARED = {
     'open', 'opening', 'late', 'unfinished', 'returning', 'moved', 'windows', 'results',
     'result_bytes', 'result_due', 'aliases', 'watched', 'event_last', 'messages_expired',
     'dead_expired', 'dead_due', 'dead_mark', 'limited', 'ak', 'au', 'timed', 'grouped', 'groups',
-    'turn', 'gk', 'gu', 'hk', 'hu',
+    'turn', 'gk', 'gu', 'hk', 'hu', 'coalesced', 'coalescing',
   },
 }

@@ -131,4 +131,4 @@ local NEVER = 9e15
 local APART = 1024
 
 -- Version of the stored layout: see counters.lua, and tests/engine/stored when it changes
-local LAYOUT = 4
+local LAYOUT = 6

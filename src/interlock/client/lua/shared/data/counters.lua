@@ -7,9 +7,6 @@
 -- the number of deaths, the lengths of the sorted sets of ready messages, the number of stale entries in the
 -- lists, and rare events. While rare is 0, these counters need not be read.
 
--- The layout of queues in which no unsettled message has a group: libraries from before groups know it.
-local UNGROUPED = 3
-
 -- The number of each: c[N.seq]. Names in the table itself would cost five times the loading.
 local N = {}
 for i = 1, #DECLARED.counters do
@@ -23,6 +20,12 @@ for i = 1, LAST do
   NEW[i] = 0
 end
 NEW[N.due], NEW[N.result_due], NEW[N.kept_due], NEW[N.dead_due] = NEVER, NEVER, NEVER, NEVER
+
+-- The layout of a queue that uses nothing of later ones, of one with groups, and of one with coalescing names: older
+-- libraries refuse only the queues that they would damage.
+local PLAIN_LAYOUT = 3
+local GROUPED_LAYOUT = 4
+local COALESCED_LAYOUT = 6
 
 -- Made by the first call: `string` does not exist while a library is loaded.
 local STORED, COMMON_LAYOUT, RARE_LAYOUT, NEW_RARE, COMMON_SIZE = nil, nil, nil, nil, nil
@@ -45,13 +48,10 @@ local function as_of_now(text)
     text = '\2' .. text
   end
   if #text == COMMON_SIZE - 8 and string_byte(text) == 2 then
-    return string.char(UNGROUPED) .. string_sub(text, 2, -9) .. struct_pack('d', 0) .. string_sub(text, -8)
+    return string.char(PLAIN_LAYOUT) .. string_sub(text, 2, -9) .. struct_pack('d', 0) .. string_sub(text, -8)
   end
   -- A later layout has at least as many counters, after its number.
   local layout = #text >= COMMON_SIZE and #text % 8 == 1 and string_byte(text)
-  if #text == COMMON_SIZE and layout >= UNGROUPED and layout <= LAYOUT then
-    return text
-  end
   if layout and layout > LAYOUT then
     refuse('NEWERLAYOUT', 'the queue is stored in layout %d, and the library of release %s knows them up to %d; '
       .. 'a client of the release that stored it, or its `interlock queue install`, brings the one that does',
@@ -70,7 +70,8 @@ local function load_counters(q)
   -- A call that looked for its kept reply has read them already: '' if they do not exist.
   local text, c = q.ahead or redis_call('HGET', q.c, 'c'), nil
   if text and text ~= '' then
-    if #text ~= COMMON_SIZE or string_byte(text) ~= UNGROUPED then
+    local layout = string_byte(text)
+    if #text ~= COMMON_SIZE or layout < PLAIN_LAYOUT or layout > LAYOUT then
       text = as_of_now(text)
     end
     c = { struct_unpack(COMMON_LAYOUT, text, 2) }
@@ -121,7 +122,7 @@ local function save_counters(q)
       set_field(q, 'd', rare)
     end
   end
-  local layout = c[N.grouped] > 0 and LAYOUT or UNGROUPED
+  local layout = c[N.coalescing] > 0 and COALESCED_LAYOUT or c[N.grouped] > 0 and GROUPED_LAYOUT or PLAIN_LAYOUT
   local text = struct_pack(STORED, layout, table_unpack(c, 1, N.rare))
   if text ~= q.loaded then
     set_field(q, 'c', text)

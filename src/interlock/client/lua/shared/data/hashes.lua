@@ -89,6 +89,9 @@ end
 
 -- The parts of c that are stored with other data, and their field names.
 local INSIDE = {
+  cn = function(name)
+    return 'n' .. name
+  end,
   l = lane_field,
   lt = function(place)
     return 'm' .. place

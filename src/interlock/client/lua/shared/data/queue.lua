@@ -41,6 +41,7 @@
 -- | k CONSUMER | the consumer's last reply |
 -- | s NAME | the slots of a limit name |
 -- | g, g NAME GROUP | places of groups in their turns |
+-- | n NAME | of a coalescing name: the id of its newest message |
 --
 -- No two kinds meet: a place begins with a digit, a length with a byte of at most 4.
 local NAMES = {

@@ -195,7 +195,8 @@ end
 
 -- Fields that only few messages have: PRIORITY, DEDUP, WINDOW, RESULT, QUIET and the policy, as the
 -- put named them, ID (of a message that was delayed, whose place is another), ATTEMPT from the
--- second on, ERROR, PASSES and KEEPS (see admission.lua), OPENS (see openings.lua), ALONE, the token of the lease that
+-- second on, ERROR, COALESCE, which says that the first key is a coalescing name, REVISION and LATEST, until when a debounce may
+-- delay it, PASSES and KEEPS (see admission.lua), OPENS (see openings.lua), ALONE, the token of the lease that
 -- ran out while its handler may have run, and SILENT, how often in a row one then ran out of which nothing was said.
 local function extra(m, name, value)
   m.tail = tail_of(m)
@@ -288,15 +289,27 @@ end
 
 -- By their ids. A number that is a place but not an id belongs to no message.
 local function find_all(q, ids)
-  local found = messages_at(q, ids)
+  local found, moved, places, at = messages_at(q, ids), {}, {}, {}
   for i = 1, #ids do
     local m = found[i]
     if m and m.id ~= ids[i] then
       found[i] = false
     elseif not m and q.counters[N.aliases] > 0 then
-      local place = get(hash(q, 'al'), ids[i])
-      found[i] = place and message_at(q, place)
+      moved[#moved + 1] = ids[i]
     end
+  end
+  if #moved == 0 then
+    return found
+  end
+  prefetch(hash(q, 'al'), moved)
+  for i = 1, #ids do
+    local place = hash(q, 'al').values[ids[i]]
+    if place then
+      places[#places + 1], at[#at + 1] = place, i
+    end
+  end
+  for i, m in ipairs(messages_at(q, places)) do
+    found[at[i]] = m
   end
   return found
 end

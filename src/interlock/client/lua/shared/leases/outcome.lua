@@ -26,6 +26,9 @@ local function settle(q, m, kept)
   end
   if m.extras then
     forget_later(q, m)
+    if m.extras.COALESCE then
+      coalescing.settled(q, m)
+    end
   end
   if m.outside and not kept then
     redis_call('HDEL', q.y, m.id)

@@ -161,6 +161,9 @@ local function settle_all(q, list, reply)
   if q.slots then
     slots.look_at(q, messages)
   end
+  if q.counters[N.coalescing] > 0 then
+    coalescing.look_at(q, messages)
+  end
   for i = 1, #held do
     messages[i].settling = nil
     reply[held[i].answer] = settle_one(q, held[i], messages[i])

@@ -95,6 +95,7 @@ local function end_delays(q, left)
   look_at_lanes(q, messages)
   for _, m in ipairs(messages) do
     extra(m, 'ID', m.id)
+    m.extras.LATEST = nil
     m.place = draw(q, N.seq)
     q.messages[m.place], q.messages[m.id] = m, false
     redis_call('HDEL', q.c, m.id)

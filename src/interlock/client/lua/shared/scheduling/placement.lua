@@ -30,21 +30,30 @@ local function fall_due_at(q, time, member)
   q.counters[N.due] = math.min(q.counters[N.due], time)
 end
 
+-- A long payload is stored apart from the record.
+local function store_payload(q, m, payload)
+  m.outside, m.tail = #payload > APART, payload
+  if m.outside then
+    redis_call('HSET', q.y, m.id, payload)
+    m.tail = tostring(#payload)
+  end
+end
+
 -- Gives a new message its id, and its place unless it is delayed.
 local function enter(q, m)
   local c = q.counters
   m.id = draw(q, N.seq)
   m.place = m.id
   c[N.puts], c[N.unsettled], c[N.bytes] = c[N.puts] + 1, c[N.unsettled] + 1, c[N.bytes] + #m.payload
-  if #m.payload > APART then
-    redis_call('HSET', q.y, m.id, m.payload)
-    m.outside, m.tail = true, tostring(#m.payload)
-  end
+  store_payload(q, m, m.payload)
   if m.limit then
     c[N.gated] = c[N.gated] + 1
   end
   if m.group then
     turns.enter(q, m.group, turns.half_of(m), turns.rank_of(m))
+  end
+  if m.coalesce then
+    coalescing.enter(q, m)
   end
   if m.extras and m.extras.DEDUP then
     remember(q, m.extras.DEDUP, m.id)
@@ -61,6 +70,30 @@ local function enter(q, m)
     place(q, m, c[N.unsettled] - c[N.delayed] - 1)
   end
   return m.id
+end
+
+-- Gives a message the payload of a later put with its name, and the first attempt again. Everything else stays, so that
+-- it keeps its place.
+function coalescing.replace(q, m, put)
+  local c, extras, payload = q.counters, m.extras, put.payload
+  c[N.coalesced], c[N.bytes] = c[N.coalesced] + 1, c[N.bytes] + #payload - size_of(m)
+  if m.outside and #payload <= APART then
+    redis_call('HDEL', q.y, m.id)
+  end
+  m.text = nil
+  store_payload(q, m, payload)
+  extras.ATTEMPT, extras.ERROR, extras.ALONE, extras.SILENT = nil, nil, nil, nil
+  extras.REVISION = (extras.REVISION or 0) + 1
+  local span = math.max(extras.RESULT or 0, put.extras.RESULT or 0)
+  extras.RESULT = span > 0 and span or nil
+  changed(q, m)
+  if m.state == 'D' and put.debounce then
+    local due = q.now + put.debounce
+    fall_due_at(q, extras.LATEST and math.min(due, extras.LATEST) or due, 'd' .. m.id)
+  end
+  if q.watched then
+    events.happened(q, 'replaced', m)
+  end
 end
 
 -- As enter(), of a plain message whose keys nobody holds (see plain.lua). Answers nil for any other.

@@ -160,7 +160,8 @@ function room.wake(q, all)
     local size, most = option(q, 'MAXSIZE'), option(q, 'MAXBYTES')
     free = size > 0 and size - c[N.unsettled] or NEVER
     free_bytes = most > 0 and most - c[N.bytes] or NEVER
-    if free <= 0 or free_bytes < 0 then
+    -- A put that only replaces payloads needs no message to be free.
+    if free < 0 or free == 0 and c[N.coalescing] == 0 or free_bytes < 0 then
       return
     end
   end

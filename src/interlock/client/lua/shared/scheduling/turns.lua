@@ -336,7 +336,7 @@ function turns.key_of_ring(q, name)
   return name == turns.OFFERED and q.gm or name_of(q, 'lr:' .. name)
 end
 
-local function packed(q, g)
+local function packed_places(q, g)
   local texts = {}
   for _, p in pairs(g.parts) do
     if p.ready > 0 then
@@ -381,7 +381,7 @@ function turns.flush(q)
   local changed, oldest, rings = q.turns.changed, { entered = {}, gone = {} }, {}
   for i = 1, #changed do
     local g = changed[i]
-    local text = packed(q, g)
+    local text = packed_places(q, g)
     if text ~= g.stored then
       if text then
         set_field(q, g.field, text)
