@@ -320,6 +320,29 @@ fn messages_that_are_passed_too_often_keep_slots() {
     assert!(kept > 5, "slots were kept {kept} times");
 }
 
+/// Its group is next, and the line of the limit has another one first (clause 28).
+#[test]
+fn a_later_message_of_a_group_stays_behind_its_earlier_one_at_a_limit() {
+    let limits = Limits::parse(b"bank=1").expect("it is well formed");
+    let put = |group: &[u8], limit: &[&[u8]]| {
+        let limit = limit.iter().map(|name| name.to_vec()).collect();
+        Call::Put(PutCall { group: group.to_vec(), limit, ..PutCall::default() })
+    };
+    let calls = [
+        put(b"a", &[b"bank"]),
+        lease(1),
+        put(b"a", &[b"bank"]),
+        put(b"b", &[b"bank"]),
+        lease(1),
+        put(b"a", &[]),
+        lease(1),
+        put(b"b", &[b"bank"]),
+        Call::Ack { token: 1 },
+        lease(1),
+    ];
+    agree(Options { limits, ..endless() }, calls.map(|call| (1, call)).to_vec());
+}
+
 /// A message of a rate and a limit is passed until it keeps both; then leases, time and operators come in any order.
 #[test]
 fn messages_that_are_passed_too_often_keep_grants_of_rates() {
