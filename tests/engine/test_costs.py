@@ -292,17 +292,18 @@ def test_listings_of_a_queue_on_redis_show_what_is_unsettled_while_it_changes(
         for step in range(300):
             pick = chance.random()
             if pick < 0.4:
-                count = chance.choice((1, 40))
+                count = chance.choice((1, 20))
                 batch = queue.put_many(range(count), keys=lambda n: f"key {n % 7}")
                 unsettled |= dict.fromkeys(batch, "")
             elif pick < 0.5:
-                unsettled[queue.put(step, delay=chance.choice((0.001, 3_600)))] = ""
+                delay = chance.choice((0.001, 3_600))
+                unsettled[queue.put(step, keys="key 1", delay=delay)] = ""
             elif unsettled and pick < 0.8:
                 for lease in queue.get_many(chance.choice((1, 20)), timeout=0):
                     lease.ack()
                     del unsettled[lease.id]
             limit = chance.choice((1, 5, 50))
-            after = chance.choice([None, *unsettled])
+            after = chance.choice([None, chance.choice([None, *unsettled])])
             told = [one.id for one in queue.messages(limit, after=after)]
             assert told == [id for id in sorted(unsettled) if id > (after or 0)][:limit]
 

@@ -45,8 +45,9 @@ def add_to(commands: Any) -> None:
         (LIMIT, STATE, KEY, AFTER),
         about="With --key it visits only the messages with the key. With --after, or if the server "
         "cannot find the first messages, it visits all: Redis cannot while keys are paused, a "
-        "barrier is pending or messages wait for a limit. JSON and MessagePack payloads are shown "
-        "decoded. With one id, all failed attempts are shown with their tracebacks.",
+        "barrier is pending, or messages wait for a limit or have groups. JSON and MessagePack "
+        "payloads are shown decoded. With one id, all failed attempts are shown with their "
+        "tracebacks.",
         ids="[ID]",
     )
 
