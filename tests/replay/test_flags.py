@@ -137,3 +137,42 @@ def test_skip_bad_counts_bad_lines_and_continues(replayed: Replayed, tmp_path: P
 def test_limit_replays_the_first_messages_only(replayed: Replayed, trace: str) -> None:
     assert replayed(trace, "--limit", "2")["messages"] == 2
     assert replayed(trace, "--limit", "200")["messages"] == 4
+
+
+@pytest.fixture
+def banks(tmp_path: Path) -> str:
+    path = tmp_path / "banks.jsonl"
+    lines = [{"id": n, "keys": [f"account:{n}"], "limit": "bank"} for n in range(6)]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return str(path)
+
+
+def test_limits_are_those_of_the_run_and_the_report_compares_the_time_without_them(
+    replayed: Replayed, banks: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = ["--limits", "bank=1,account:*=2"]
+    found = replayed(banks, *limits, work="sleep:5ms")
+    assert found["limits"] == {"bank": "1", "account:*": "2"}
+    assert isinstance(found["seconds"], float) and found["seconds"] >= 6 * 0.005
+    assert isinstance(found["unlimited_seconds"], float) and found["unlimited_seconds"] > 0
+    found = replayed(banks)
+    assert (found["limits"], found["unlimited_seconds"]) == ({}, None)
+    assert main(["replay", banks, "--work", "sleep:1ms", *limits]) == 0
+    said = capsys.readouterr().out
+    assert "\nlimits      bank=1, account:*=2: " in said and " the time without them, " in said
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--limits", "bank"], "--limits has 'bank'; allowed: NAME=N"),
+        (["--limits", "bank=0"], "limits['bank'] is 0; allowed: 1 to"),
+        (["--limits", "bank=1", "--way", "executor"], "--limits with --way executor; allowed"),
+    ],
+)
+def test_limits_that_are_wrong_are_refused(
+    banks: str, flags: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["replay", banks, *flags])
+    assert complaint in capsys.readouterr().err

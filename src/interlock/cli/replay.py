@@ -7,17 +7,19 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag, positive
 from interlock.errors import InterlockError
 from interlock.explanation import printable_json
+from interlock.replay.limit_names import limited
 from interlock.replay.trace import Trace, TraceError, read, read_git
 
 if TYPE_CHECKING:
     from interlock.replay.measure import Outcome
     from interlock.replay.ways import Pool, Way
     from interlock.replay.workload import Workload
+    from interlock.runtime.concurrency import Limits
 
 FLAGS = (
     Flag("--git", "replay the history of a repository: commits, keyed by the files they touched",
@@ -40,6 +42,9 @@ FLAGS = (
          "FILE.html|.svg"),
     Flag("--skip-bad", "count bad lines and continue"),
     Flag("--limit", "replay the first N messages only", "N", positive),
+    Flag("--limits", "run with limits and rates of the queue, such as bank=4,api=10/1s:20, and "
+         "report how much longer it takes than without them; a message counts under a name if its "
+         "line has it as limit, or if one of its keys begins with it", "LIST"),
 )  # fmt: skip
 
 
@@ -75,12 +80,17 @@ def run(given: argparse.Namespace) -> int:
         given.fail(f"--pool {given.pool}; allowed with {of}: {', '.join(pools)}")
     if (given.trace is None) == (given.git is None):
         given.fail("give either TRACE or --git REPO")
+    if given.limits and given.way != "queue":
+        given.fail(f"--limits with --way {given.way}; allowed: --way queue")
     _check_picture(given)
     try:
+        limits = _limits(given)
         work = workload.parse(given.work)
         if given.pool == "process":
             workload.check_picklable(work)
         trace = _read(given)
+        if limits:
+            trace = limited(trace, limits)
     except (TraceError, workload.WorkloadError) as error:
         return _refuse(str(error))
     except OSError as error:
@@ -94,7 +104,21 @@ def run(given: argparse.Namespace) -> int:
 
         print(f"interlock: {explained(str(error))}", file=sys.stderr)
         return BROKEN
-    return _replay(given, trace, work, ours)
+    return _replay(given, trace, work, ours, limits)
+
+
+def _limits(given: argparse.Namespace) -> Limits | None:
+    if given.limits is None:
+        return None
+    from interlock.cli.queue.actions.configure import typed
+    from interlock.runtime.concurrency import limits_text
+
+    try:
+        found: Any = typed("limits", given.limits)
+        limits_text(found, "--limits")
+    except ValueError as error:
+        given.fail(str(error))
+    return found or None
 
 
 def _through(urls: list[str]) -> list[Way]:
@@ -109,7 +133,13 @@ def _read(given: argparse.Namespace) -> Trace:
     return read(given.trace, skip_bad=given.skip_bad, limit=given.limit)
 
 
-def _replay(given: argparse.Namespace, trace: Trace, work: Workload, ours: list[Way]) -> int:
+def _replay(
+    given: argparse.Namespace,
+    trace: Trace,
+    work: Workload,
+    ours: list[Way],
+    limits: Limits | None,
+) -> int:
     from interlock.replay import report
     from interlock.replay.measure import measure
     from interlock.replay.progress import Progress
@@ -118,14 +148,17 @@ def _replay(given: argparse.Namespace, trace: Trace, work: Workload, ours: list[
 
     progress = Progress(sys.stderr)
 
-    def run_way(one: Way, pool: Pool) -> Outcome:
-        return measure(one, trace, work, workers=given.workers, pool=pool, progress=progress)
+    def run_way(one: Way, pool: Pool, limits: Limits | None = None) -> Outcome:
+        return measure(
+            one, trace, work, workers=given.workers, pool=pool, progress=progress, limits=limits
+        )
 
     # The whole trace is put in one go: deep queues and long waits are expected here, and the report
     # at the end shows how long messages waited, and for what.
     logging.getLogger("interlock.queue").setLevel(logging.CRITICAL)
     try:
-        outcome, *others = [run_way(one, given.pool) for one in ours]
+        outcome, *others = [run_way(one, given.pool, limits) for one in ours]
+        unlimited = run_way(ours[0], given.pool) if limits else None
         # The other ways use threads and processes; a coroutine runs on a loop of each thread.
         pool: Pool = "process" if given.pool == "process" else "thread"
         # Through an engine: compare with the same queue without one, too.
@@ -144,6 +177,8 @@ def _replay(given: argparse.Namespace, trace: Trace, work: Workload, ours: list[
         workers=given.workers,
         work=work.spec,
         serial_digest=serial_digest(trace.messages),
+        limits=limits,
+        unlimited=unlimited,
     )
     if given.json:
         print(printable_json(summary, indent=2))

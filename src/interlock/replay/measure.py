@@ -20,6 +20,7 @@ from interlock.replay.trace import Trace
 from interlock.replay.watch import Watch
 from interlock.replay.ways import Job, Pool, Shape, Way
 from interlock.replay.workload import Workload, check_picklable
+from interlock.runtime.concurrency import Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,9 @@ def measure(
     workers: int,
     pool: Pool = "thread",
     progress: Progress | None = None,
+    limits: Limits | None = None,
 ) -> Outcome:
-    """Run the whole trace once in this way.
+    """Run the whole trace once in this way, with these limits of the queue.
 
     Raises ValueError if the way has no such pool, or the work cannot be sent to its processes.
     Errors of the run itself are raised; handlers' exceptions are counted in `Outcome.failures`.
@@ -62,7 +64,7 @@ def measure(
         # interpreter at its exit (CPython before 3.12.8 and 3.13.1, gh-125451).
         check_picklable(work)
     with _processes(shape.processes) as executor:
-        job = Job(trace.messages, workers, watch, pool, executor)
+        job = Job(trace.messages, workers, watch, pool, executor, limits)
         # Every way starts with the same heap: none pays for the previous one.
         gc.collect()
         with (progress or Progress()).of(way.name, len(trace.messages), lambda: watch.finished):

@@ -9,6 +9,7 @@ from typing import Any
 from interlock.replay.measure import Outcome
 from interlock.replay.run import Record, Run
 from interlock.replay.trace import Trace
+from interlock.runtime.concurrency import Limits
 
 Summary = dict[str, Any]
 
@@ -21,12 +22,15 @@ def summarise(
     workers: int,
     work: str,
     serial_digest: str,
+    limits: Limits | None = None,
+    unlimited: Outcome | None = None,
 ) -> Summary:
     """Return the whole report, in JSON's types. Times are seconds.
 
     `serial_seconds` is the measured time of the serial way when it is among `peers`, else the
     sum of the handlers' durations; `serial_source` says which. `compared` has a row for each way
-    that ran, ours first, and is empty when there were no peers.
+    that ran, ours first, and is empty when there were no peers. `unlimited` is the same run without
+    the queue's limits.
     """
     run, verdict = outcome.run, outcome.verdict
     serial = next((peer.run.seconds for peer in peers if peer.way.name == "serial"), None)
@@ -43,6 +47,8 @@ def summarise(
         "way": outcome.way.name,
         "pool": outcome.pool,
         "work": work,
+        "limits": {name: str(most) for name, most in (limits or {}).items()},
+        "unlimited_seconds": None if unlimited is None else unlimited.run.seconds,
         "threads": outcome.shape.threads,
         "processes": outcome.shape.processes,
         "lanes": outcome.shape.lanes,
@@ -104,6 +110,13 @@ def text(summary: Summary, *, color: bool = False) -> str:
         f"{_per_worker(summary):.3f} s; "
         f"{_times(summary['seconds'], summary['limit_seconds'])} the limit",
     ]
+    if summary["unlimited_seconds"] is not None:
+        told = ", ".join(f"{name}={most}" for name, most in summary["limits"].items())
+        without = summary["unlimited_seconds"]
+        lines.append(
+            f"limits      {told}: {_times(summary['seconds'], without)} the time without them, "
+            f"{without:.3f} s"
+        )
     if summary["failures"]:
         lines.append(f"failures    {bad}{count(summary['failures'], 'handler')} raised{plain}")
         lines += [f"            {id}: {error}" for id, error in summary["failures_found"]]

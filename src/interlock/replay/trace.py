@@ -1,9 +1,10 @@
 """Reading of recorded messages: JSON lines, plain or gzip, or the commits of a git repository.
 
 A line is one object with `id` (str or int, unique in the trace), `keys` (one key or a list of them,
-empty for an unkeyed message), and optionally `shared` (the same), `time` (seconds, any origin),
-`payload` (anything), `place`, `took` and `attempt`, which a worker records. Other names are
-ignored. Lines stream: a file may be longer than memory, the messages may not.
+empty for an unkeyed message), and optionally `shared` (the same), `limit` (limit names, in the same
+form), `time` (seconds, any origin), `payload` (anything), `place`, `took` and `attempt`, which a
+worker records. Other names are ignored. Lines stream: a file may be longer than memory, the
+messages may not.
 """
 
 from __future__ import annotations
@@ -61,6 +62,9 @@ class Message:
 
     attempt: int | None = None
     """Number of the recorded attempt; each has a line of its own."""
+
+    limit: tuple[str, ...] = ()
+    """Names of its limits, each once. They count only in a replay with limits."""
 
 
 @dataclass(slots=True)
@@ -130,7 +134,7 @@ def parse(line: bytes) -> Message:
         raise TraceError(f"{count:,} keys; allowed: at most {MOST_KEYS:,} in a message")
     return Message(
         _id(found), keys, shared, _number(found, "time"), found.get("payload"),
-        _number(found, "place"), _number(found, "took"), _attempt(found),
+        _number(found, "place"), _number(found, "took"), _attempt(found), _keys(found, "limit"),
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from zlib import crc32
 from interlock.replay.trace import Message
 from interlock.replay.watch import Watch
 from interlock.runtime import interrupt
+from interlock.runtime.concurrency import Limits
 
 Pool = Literal["thread", "process", "asyncio"]
 
@@ -46,6 +47,12 @@ class Job:
     pool: Pool = "thread"
     executor: Executor | None = None
     """The process pool's executor, with its processes started, when `pool` is "process"."""
+    limits: Limits | None = None
+    """Limits of the queue; None: it has none, and the names of messages do not count."""
+
+    def names(self, index: int) -> tuple[str, ...] | None:
+        """Return the limit names of a message."""
+        return None if self.limits is None else self.messages[index].limit
 
     def handle(self, index: int, worker: int) -> None:
         """Handle a message while this thread waits: here, or in a process of the pool."""

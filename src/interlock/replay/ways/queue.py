@@ -15,7 +15,7 @@ def run(job: Job) -> None:
     if job.pool == "asyncio":
         asyncio.run(_run_on_loop(job))
         return
-    queue = _queue()
+    queue = _queue(job)
 
     def work(worker: int) -> None:
         get, handle = queue.get, job.handle
@@ -35,7 +35,7 @@ def run(job: Job) -> None:
         note, put = job.watch.put, queue.put
         for index, message in enumerate(job.messages):
             note(index)
-            put(index, keys=message.keys, shared=message.shared)
+            put(index, keys=message.keys, shared=message.shared, limit=job.names(index))
         queue.shutdown()
 
     def stop() -> None:
@@ -45,7 +45,7 @@ def run(job: Job) -> None:
 
 
 async def _run_on_loop(job: Job) -> None:
-    queue = _queue()
+    queue = _queue(job)
 
     async def work(worker: int) -> None:
         while True:
@@ -63,15 +63,17 @@ async def _run_on_loop(job: Job) -> None:
             group.create_task(work(worker))
         for index, message in enumerate(job.messages):
             job.watch.put(index)
-            await queue.aio.put(index, keys=message.keys, shared=message.shared)
+            await queue.aio.put(
+                index, keys=message.keys, shared=message.shared, limit=job.names(index)
+            )
             if index % FED_AT_ONCE == FED_AT_ONCE - 1:
                 await asyncio.sleep(0)
         queue.shutdown()
 
 
-def _queue() -> KeyedQueue[int]:
+def _queue(job: Job) -> KeyedQueue[int]:
     # A whole trace is put in one go: deep queues and waiting messages are expected here.
-    return KeyedQueue(warn_depth=0, warn_lane_depth=0, slow_wait=0)
+    return KeyedQueue(warn_depth=0, warn_lane_depth=0, slow_wait=0, limits=job.limits or {})
 
 
 WAY = Way("queue", "KeyedQueue", ("thread", "process", "asyncio"), run, one_lane_a_key)

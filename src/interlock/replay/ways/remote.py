@@ -19,6 +19,7 @@ from interlock.replay.ways.base import Job, Way, one_lane_a_key, run_threads
 
 if TYPE_CHECKING:
     from interlock.client.faces.client import Client
+    from interlock.client.faces.options import QueueOptions
     from interlock.client.faces.queue import RemoteQueue
     from interlock.client.wire.messages import Settlement
 
@@ -46,7 +47,9 @@ def run(url: str, job: Job) -> None:
     from interlock.client.faces.client import connect
 
     with connect(url) as client:
-        queue = client.queue(f"interlock-replay-{uuid.uuid4().hex}", int)
+        name = f"interlock-replay-{uuid.uuid4().hex}"
+        options: QueueOptions = {} if job.limits is None else {"limits": job.limits}
+        queue = client.queue(name, int, **options)
         try:
             _run(queue, job)
         finally:
@@ -83,7 +86,7 @@ def _run(queue: RemoteQueue[int], job: Job) -> None:
                 with feeding:
                     if stopped:
                         return
-                    queue.put_many(some, keys=keys, shared=shared)
+                    queue.put_many(some, keys=keys, shared=shared, limit=job.names)
             queue.seal()
         except ShutDown:
             # It was closed on a thread, whose error is more informative.

@@ -71,6 +71,7 @@ complete -c interlock -n '_shtab_interlock_using replay' -l json -d 'print one J
 complete -c interlock -n '_shtab_interlock_using replay' -l picture -xka "(__fish_complete_path (commandline -ct))" -d 'draw the run: which worker handled each message, when, and what waited'
 complete -c interlock -n '_shtab_interlock_using replay' -l skip-bad -d 'count bad lines and continue'
 complete -c interlock -n '_shtab_interlock_using replay' -l limit -x -d 'replay the first N messages only'
+complete -c interlock -n '_shtab_interlock_using replay' -l limits -x -d 'run with limits and rates of the queue, such as bank=4,api=10/1s:20, and report how much longer it takes than without them; a message counts under a name if its line has it as limit, or if one of its keys begins with it'
 complete -c interlock -n '_shtab_interlock_using replay; and test $_shtab_interlock_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'JSON lines, plain or gzip; - for standard input'
 complete -c interlock -n '_shtab_interlock_using; and test $_shtab_interlock_npos -eq 0' -a queue -d 'inspect and operate the queues of an engine'
 complete -c interlock -n '_shtab_interlock_using queue' -s h -l help -d 'show this help message and exit'
