@@ -67,6 +67,8 @@ OPERATIONS = (
     Operation(NO_LIMIT, single.limited(0)),
     Operation("single/limited-10", single.limited(10), NO_LIMIT),
     Operation("single/limited-10000", single.limited(10_000), NO_LIMIT),
+    Operation("single/rated-10", single.limited(10, single.NEVER_REACHED), NO_LIMIT),
+    Operation("single/rated-10000", single.limited(10_000, single.NEVER_REACHED), NO_LIMIT),
     *(Operation(f"dict {name}", counted.of_dict(name)) for name in counted.NAMES),
     *(
         Operation(f"table/{name}", counted.ours(name), f"dict {name.replace('object', 'row')}")

@@ -29,6 +29,7 @@ from benchmarks.interpreters import (
 from benchmarks.report import Result
 from benchmarks.row import Row
 from benchmarks.scenarios import ROWS
+from benchmarks.servers import end_with_parent
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -98,6 +99,7 @@ def _take(row: Row, repeat: int) -> Result:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=end_with_parent,
         ) as child:
             try:
                 out, complaint = child.communicate(timeout=row.longest)

@@ -300,9 +300,15 @@ def prepare(core: int | None) -> None:
     """
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     if core is not None:
         os.sched_setaffinity(0, {core})
+
+
+def end_with_parent(how: int = signal.SIGKILL) -> None:
+    """Let this process end, by this signal, when the thread ends that started it; Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, how)
 
 
 def port_of(line: str) -> int:

@@ -9,12 +9,13 @@ from typing import Any
 from benchmarks import peers
 from benchmarks.drive import Clock
 from benchmarks.row import Row, Sample, alternating
-from interlock import KeyedQueue
+from interlock import KeyedQueue, Rate
 
 LANES = 1_000
 OURS = 600_000
 PEER = 80_000
 BATCH = 64
+NEVER_REACHED = Rate(1_000_000, burst=1_000_000)
 
 
 def without_keys(messages: int = OURS) -> Sample:
@@ -58,16 +59,16 @@ def with_keys(count: int) -> Callable[..., Sample]:
     return run
 
 
-def limited(count: int) -> Callable[..., Sample]:
+def limited(count: int, most: int | Rate = 4) -> Callable[..., Sample]:
     """Return a run of cycles of one message with a key and one of `count` limit names.
 
-    No limit is ever reached; 0 names: the same without a limit.
+    The limit or rate is never reached; 0 names: the same without one.
     """
     keys = [f"account:{number}" for number in range(LANES)]
     names = [f"bank:{number}" for number in range(count)]
 
     def run(messages: int = OURS // 2) -> Sample:
-        queue: KeyedQueue[int] = KeyedQueue(limits={"bank:*": 4} if count else None)
+        queue: KeyedQueue[int] = KeyedQueue(limits={"bank:*": most} if count else None)
         options: list[dict[str, Any]] = [{"limit": name} for name in names] or [{}]
         put, get = queue.put, queue.get
         lost = 0
@@ -137,6 +138,16 @@ ROWS = (
             peer="the same without a limit",
             bar=1.2,
             pair=alternating(limited(count), limited(0)),
+        )
+        for count in (10, 10_000)
+    ),
+    *(
+        Row(
+            name=f"single/rated-{count}",
+            title=f"put+get+ack, 1 str key and one of {count:,} rates",
+            peer="the same without a rate",
+            bar=1.5,
+            pair=alternating(limited(count, NEVER_REACHED), limited(0)),
         )
         for count in (10, 10_000)
     ),

@@ -11,9 +11,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from benchmarks.interpreters import NotPrepared
+from benchmarks.servers import end_with_parent
 
 PATIENCE = 30.0
 """Seconds in which it has to be ready."""
@@ -32,7 +34,9 @@ def cluster(port: int) -> Iterator[tuple[int, str]]:
         if os.geteuid() == 0:
             # It refuses to run as root.
             shutil.chown(folder, "postgres", "postgres")
-            who = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]
+            who = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+            # Another user's process does not end with its parent unless that is said afterwards.
+            who += ["--pdeathsig=SIGINT", "--"]
         data = folder / "data"
         made = subprocess.run(
             [*who, str(programs / "initdb"), "-D", str(data), "-U", "load", "--auth", "trust"],
@@ -48,6 +52,7 @@ def cluster(port: int) -> Iterator[tuple[int, str]]:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=folder,
+            preexec_fn=partial(end_with_parent, signal.SIGINT),
         ) as server:
             try:
                 _wait(server, programs, port)
