@@ -69,6 +69,8 @@ OPERATIONS = (
     Operation("single/limited-10000", single.limited(10_000), NO_LIMIT),
     Operation("single/rated-10", single.limited(10, single.NEVER_REACHED), NO_LIMIT),
     Operation("single/rated-10000", single.limited(10_000, single.NEVER_REACHED), NO_LIMIT),
+    Operation("single/groups-1", single.grouped(1), "single/2-keys"),
+    Operation("single/groups-10000", single.grouped(10_000), "single/2-keys"),
     *(Operation(f"dict {name}", counted.of_dict(name)) for name in counted.NAMES),
     *(
         Operation(f"table/{name}", counted.ours(name), f"dict {name.replace('object', 'row')}")

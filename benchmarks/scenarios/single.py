@@ -84,6 +84,30 @@ def limited(count: int, most: int | Rate = 4) -> Callable[..., Sample]:
     return run
 
 
+def grouped(count: int) -> Callable[..., Sample]:
+    """Return a run of cycles of one message with a key and one of `count` groups."""
+    keys = [f"account:{number}" for number in range(LANES)]
+    groups = [f"tenant:{number}" for number in range(count)]
+
+    def run(messages: int = OURS // 2) -> Sample:
+        queue: KeyedQueue[int] = KeyedQueue()
+        put, get = queue.put, queue.get
+        # The queue always has groups.
+        put(-1, group=groups[0])
+        lost = 0
+        clock = Clock()
+        expected = -1
+        for item, key, group in zip(range(messages), cycle(keys), cycle(groups), strict=False):
+            put(item, keys=key, group=group)
+            lease = get()
+            lost += lease.payload != expected
+            expected = item
+            lease.ack()
+        return Sample.each(clock.seconds(), messages, lost=lost)
+
+    return run
+
+
 def in_batches(messages: int = OURS) -> Sample:
     """Measure batches of 64 messages with a key each.
 
@@ -150,6 +174,16 @@ ROWS = (
             pair=alternating(limited(count, NEVER_REACHED), limited(0)),
         )
         for count in (10, 10_000)
+    ),
+    *(
+        Row(
+            name=f"single/groups-{count}",
+            title=f"put+get+ack, 1 str key, {count:,} group" + ("" if count == 1 else "s"),
+            peer="the same with one more key instead",
+            bar=1.3,
+            pair=alternating(grouped(count), with_keys(2)),
+        )
+        for count in (1, 10_000)
     ),
     Row(
         name="single/simple-queue",

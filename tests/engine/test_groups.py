@@ -54,6 +54,12 @@ def steps_of_long_groups(chance: random.Random, values: list[str]) -> list[Step]
     priorities = choice([[0], [0, 0, 0, 1, -1], [5, 0, -100, 100]])
     groups = chance.sample(GROUPS, choice([1, 2, 4, 6]))
     most_names = choice([1, 2, 3]) if values else 0
+    some_keys = [0, 0, 0, 1, 2]
+    if not values and choice([True, False]):
+        # As plain as most are in life.
+        priorities, some_keys = [0], choice([[0], [1], [1, 1, 1, 2, 0]])
+        groups = [f"{group}{n}" for group in groups for n in range(choice([1, 3]))]
+        keys = "".join(map(chr, range(0x20, 0xFF)))
 
     def pick() -> int:
         return chance.randrange(10**6)
@@ -73,7 +79,7 @@ def steps_of_long_groups(chance: random.Random, values: list[str]) -> list[Step]
 
     def spec() -> Spec:
         names = chance.choices(["x", "y", "z", "xx"], k=chance.randrange(most_names + 1))
-        held = tuple(chance.choices(keys, k=choice([0, 0, 0, 1, 2])))
+        held = tuple(chance.choices(keys, k=choice(some_keys)))
         return grouped(choice(groups), *names, priority=choice(priorities), keys=held)
 
     def specs() -> list[Spec]:
@@ -106,8 +112,8 @@ def steps_of_long_groups(chance: random.Random, values: list[str]) -> list[Step]
         "direct": (4, lambda: choice(on_queue)()),
         "read": (4, lambda: (pick(), 5, choice(keys))),
     }
-    # The model is slow where many messages wait for limits.
-    count = 120 if values else 250
+    # The model is slow where many messages wait for limits, or have keys.
+    count = 120 if values or len(keys) > 8 else 250
     names = chance.choices(list(ways), [weight for weight, _ in ways.values()], k=count)
     first: Step = ("direct", ("configure", ["REPLACE", *(limits() if values else weights())]))
     return [first, *[(name, ways[name][1]()) for name in names]]

@@ -62,6 +62,23 @@ def test_what_was_answered_is_there_after_a_kill(journal: Path) -> None:
         assert int(lease(client, "you")[0]) > int(out[0])
 
 
+def test_a_turn_goes_on_after_a_kill_in_the_middle_of_it(journal: Path) -> None:
+    def take(client: Client, count: int) -> list[bytes]:
+        replies = [fcall(client, "lease", "", 0, 0, 1, 10**9, "any") for _ in range(count)]
+        return [reply[7] for reply in replies]
+
+    with hub_process("--port", "0", "--journal", str(journal)) as hub, asked(hub) as client:
+        fcall(client, "configure", "WEIGHTS", "a=5")
+        for group in "ab":
+            for _ in range(7):
+                fcall(client, "put", "", 0, 0, group, 0, 0, 1, "GROUP", group)
+        assert take(client, 3) == [b"a"] * 3
+        hub.process.kill()
+        hub.process.wait()
+    with hub_process("--port", "0", "--journal", str(journal)) as again, asked(again) as client:
+        assert take(client, 5) == [b"a", b"a", b"b", b"a", b"a"]
+
+
 def test_a_stop_and_a_start_lose_nothing(started: Callable[[], interlock.Hub]) -> None:
     hub = started()
     with asked(hub) as client:

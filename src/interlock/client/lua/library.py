@@ -49,6 +49,7 @@ SHARED = (
     "admission",
     "ready",
     "choice",
+    "plain_turns",
     "lanes",
     "dedup",
     "results",

@@ -82,12 +82,10 @@ local function load_counters(q)
       -- An older release had fewer counters, and some ignored the age of dead letters.
       local is_old = #rare < #NEW_RARE
       rare = rare .. string_sub(NEW_RARE, #rare + 1)
-      local values = { struct_unpack(RARE_LAYOUT, rare) }
+      c = { struct_unpack(COMMON_LAYOUT .. RARE_LAYOUT, text .. rare, 2) }
+      c[LAST + 1] = nil
       if is_old then
-        values[N.dead_due - N.rare] = 0
-      end
-      for i = FIRST_RARE, LAST do
-        c[i] = values[i - N.rare]
+        c[N.dead_due] = 0
       end
       q.rare = rare
     end

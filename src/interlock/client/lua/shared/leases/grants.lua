@@ -130,7 +130,12 @@ local function pop_plainly(q, wanted)
     if ready_count(c, wanted.kind) == 0 then
       return nil
     end
-    local places, all = turns.pop(q, wanted.kind, wanted.count)
+    local places, records, chosen = turns.pop_plainly(q, wanted)
+    if places then
+      return places, records, chosen
+    end
+    local all
+    places, all = turns.pop(q, wanted.kind, wanted.count)
     return places, fetch(q.c, places), all
   end
   for i = 1, #halves do
@@ -226,6 +231,13 @@ local function grant(q, consumer, wanted, reply)
   local plain, written
   if popped and #popped > 0 and not only.is_cut then
     plain, written = all_plain(q, records)
+  end
+  if only and only.is_plain then
+    if plain then
+      turns.keep_plainly(q, only, #popped)
+    else
+      popped, records, only = nil, nil, nil
+    end
   end
   if plain then
     return true, grant_plainly(q, consumer, wanted, popped, plain, reply, written)

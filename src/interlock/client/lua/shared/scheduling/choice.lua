@@ -52,9 +52,14 @@ local function first_own(q, found)
   return first, from
 end
 
--- A place in a ring before a turn is used, and with it.
+-- A message that is taken uses one of a turn in the ring of a half; what was there before is noted.
 local function use(q, taken, place, weight, number)
-  taken.used[#taken.used + 1] = { place, place.number, place.used }
+  local used = place.used
+  if taken.first then
+    taken.second, taken.second_number, taken.second_used = place, place.number, used
+  else
+    taken.first, taken.first_number, taken.first_used = place, place.number, used
+  end
   turns.use(place, weight, number)
   if place.g then
     turns.change(q, place)
@@ -62,59 +67,81 @@ local function use(q, taken, place, weight, number)
   end
 end
 
--- Takes a message from the list of a group.
-local function take_place(q, p)
-  local place, count = turns.first(q, p), p.g.name == '' and turns.READY[p.half] or turns.LET[p.half]
-  p.first, p.ready = string_sub(p.first, 17), p.ready - 1
-  q.counters[count] = q.counters[count] - 1
-  if p.g.name ~= '' then
-    turns.leave_part(q, p)
-  else
-    turns.change(q, p)
+-- The rings of these halves.
+local function rings_of(q, halves)
+  local rings, has_let = {}, q.counters[N.hk] + q.counters[N.hu] > 0
+  for i = 1, #halves do
+    rings[#rings + 1] = turns.ring(q, '', halves[i].number)
+    if has_let then
+      rings[#rings + 1] = turns.ring(q, turns.OFFERED, halves[i].number)
+    end
   end
-  return place
+  return rings, has_let
 end
 
--- The group that is next, by its highest priority: its name, rank, and order; nil if there is none.
-local function next_group(q, halves, own, most)
-  local c, order, group, rank = q.counters, NEVER, nil, nil
-  local has_let = c[N.hk] + c[N.hu] > 0
+-- The group that is next, by its highest priority: its first part, or '' of messages without a group, and the rank; nil if there
+-- is none.
+local function next_group(q, halves, rings, own, most)
+  local order, next, rank = NEVER, nil, nil
+  for i = 1, #rings do
+    local ring = rings[i]
+    local p = turns.front(q, ring, most)
+    if p and p.base + p.number - ring.low < order then
+      order, next, rank = p.base + p.number - ring.low, p, p.rank
+    end
+  end
   for i = 1, #halves do
     local half = halves[i].number
-    for ring = 1, has_let and 2 or 1 do
-      local p = turns.front(q, ring == 1 and '' or turns.OFFERED, half, most)
-      if p and turns.order(p.rank, p.number) < order then
-        order, group, rank = turns.order(p.rank, p.number), p.g.group, p.rank
-      end
-    end
     local first = own[half] and first_own(q, own[half])
     if first then
       local its = turns.order(100 + first.score, turns.own_number(q, half, 100 + first.score))
       if its < order then
-        order, group, rank = its, '', 100 + first.score
+        order, next, rank = its, '', 100 + first.score
       end
     end
   end
-  return group, rank
+  return next, rank
 end
 
--- Takes the first message of a group with this rank.
-local function take_of_group(q, halves, group, rank)
-  local first, from
-  local has_let = q.counters[N.hk] + q.counters[N.hu] > 0
-  for i = 1, #halves do
-    for ring = 1, has_let and 2 or 1 do
-      local p = turns.part(q, ring == 1 and '' or turns.OFFERED, group, halves[i].number, rank)
-      local place = p and p.ready > 0 and turns.first(q, p)
-      if place and (not first or place < first) then
-        first, from = place, p
+-- Takes the first message of a group with the rank of this part.
+local function take_of_group(q, halves, p, has_let)
+  local g, c = p.g, q.counters
+  local let = has_let and turns.group(q, turns.OFFERED, g.group)
+  if g.name ~= '' then
+    g = turns.group(q, '', g.group)
+  end
+  local first = turns.first(q, p)
+  if let or #halves > 1 then
+    local rank = p.rank
+    for i = 1, #halves do
+      local at = halves[i].number * 256 + rank
+      for k = 1, let and 2 or 1 do
+        local other = (k == 1 and g or let).parts[at]
+        if other and other ~= p and other.ready > 0 then
+          local place = turns.first(q, other)
+          if place < first then
+            first, p = place, other
+          end
+        end
       end
     end
   end
-  take_place(q, from)
-  return { place = first, part = from, half = from.half == 0 and WITH_KEYS or WITHOUT, used = {} }
+  local half = p.half
+  p.first, p.ready = string_sub(p.first, 17), p.ready - 1
+  -- A part of the queue is written because its place changes, too.
+  if p.g == g then
+    c[turns.READY[half]] = c[turns.READY[half]] - 1
+  else
+    c[turns.LET[half]] = c[turns.LET[half]] - 1
+    turns.leave_part(q, p)
+  end
+  return {
+    place = first, part = p, g = g, half = half == 0 and WITH_KEYS or WITHOUT, first = false, first_number = 0,
+    first_used = 0, second = false, second_number = 0, second_used = 0,
+  }
 end
 
+-- Takes the first message without a group of this rank.
 local function take_own(q, halves, own, rank)
   local first, from, of
   for i = 1, #halves do
@@ -127,24 +154,24 @@ local function take_own(q, halves, own, rank)
     end
   end
   of.at[from] = of.at[from] + 1
-  return { place = first.place, source = first.source, half = first.source.half, used = {} }
+  return { place = first.place, source = first.source, half = first.source.half, g = false, first = false, second = false }
 end
 
-local function use_turns(q, halves, taken, group, rank)
-  local number, weight = turns.next(q), turns.weight_of(q, group)
+local function use_turns(q, halves, taken, rank)
+  local number, g = turns.next(q), taken.g
+  local weight = turns.weight_of(q, g and g.group or '')
   for i = 1, #halves do
-    local half = halves[i].number
-    if group == '' then
+    local at = halves[i].number * 256 + rank
+    if g then
+      local p = g.parts[at]
+      if p and p.count > 0 then
+        use(q, taken, p, weight, number)
+      end
+    else
       local own = turns.own(q)
-      local at = half * 256 + rank
       own.places[at] = own.places[at] or { number = 0, used = 0 }
       own.changed = true
       use(q, taken, own.places[at], weight, number)
-    else
-      local p = turns.part(q, '', group, half, rank)
-      if p then
-        use(q, taken, p, weight, number)
-      end
     end
   end
 end
@@ -156,20 +183,22 @@ function turns.pop(q, kind, count)
   for i = 1, #halves do
     own[halves[i].number] = own_messages(q, halves[i].number, count)
   end
+  local rings, has_let = rings_of(q, halves)
   while #places < count do
-    local group, rank = next_group(q, halves, own, math.min(count, 128))
+    local next, rank = next_group(q, halves, rings, own, math.min(count, 128))
     all.is_cut = own[0] and own[0].cut or own[1] and own[1].cut
-    if all.is_cut or not group then
+    if all.is_cut or not next then
       break
     end
     local taken
-    if group == '' then
+    if next == '' then
       taken = take_own(q, halves, own, rank)
     else
-      taken = take_of_group(q, halves, group, rank)
+      taken = take_of_group(q, halves, next, has_let)
     end
-    use_turns(q, halves, taken, group, rank)
-    places[#places + 1], all[#all + 1] = taken.place, taken
+    use_turns(q, halves, taken, rank)
+    local number = #places + 1
+    places[number], all[number] = taken.place, taken
   end
   for _, found in pairs(own) do
     for i = 1, found and #found.sources or 0 do
@@ -181,15 +210,18 @@ end
 
 -- A message uses no turn after all. Later ones have given theirs back before.
 function turns.give_back(q, taken)
-  for i = #taken.used, 1, -1 do
-    local place, number, used = table_unpack(taken.used[i])
-    place.number, place.used = number, used
-    if place.g then
-      turns.change(q, place)
-      turns.follow(q, place)
+  for i = 1, 2 do
+    local place = i == 1 and taken.second or i == 2 and taken.first
+    if place then
+      place.number = i == 1 and taken.second_number or taken.first_number
+      place.used = i == 1 and taken.second_used or taken.first_used
+      if place.g then
+        turns.change(q, place)
+        turns.follow(q, place)
+      end
     end
   end
-  taken.used = {}
+  taken.first, taken.second = false, false
 end
 
 -- Messages that were taken but not leased return.
@@ -210,7 +242,7 @@ function turns.push_back(q, all, first)
   end
 end
 
--- The message without a group that waits for nothing and would come first, or one with a group; nil if there is none.
+-- The message that would be taken next, if limits let none through; nil if there is none.
 function turns.next_place(q)
   local c, halves, own = q.counters, KINDS.any, {}
   local let = { c[N.hk], c[N.hu], c[N.ak], c[N.au] }
@@ -219,11 +251,10 @@ function turns.next_place(q)
     local half = halves[i].number
     own[half] = own_messages(q, half, c[half == 0 and N.sk or N.su] > 0 and MAX_LOOKED_AT or 1)
   end
-  local group, rank = next_group(q, halves, own, 1)
-  local place = group == '' and take_own(q, halves, own, rank).place
-    or group and take_of_group(q, halves, group, rank).place
+  local next, rank = next_group(q, halves, (rings_of(q, halves)), own, 1)
+  local taken = next == '' and take_own(q, halves, own, rank) or next and take_of_group(q, halves, next)
   c[N.hk], c[N.hu], c[N.ak], c[N.au] = table_unpack(let)
-  return place or nil
+  return taken and taken.place
 end
 
 -- Groups that come before one of this rank, by the messages of its half that wait for no limit; at most MAX_AHEAD.

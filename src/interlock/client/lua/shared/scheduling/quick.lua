@@ -68,8 +68,8 @@ local function plain_arguments(args, at)
         LIMITED_BY = LIMITED_BY or {}
         LIMITED_BY[n] = name
       else
-        GROUPED_BY = GROUPED_BY or {}
-        GROUPED_BY[n] = name
+        GROUPED_BY = GROUPED_BY or { count = 0 }
+        GROUPED_BY[n], GROUPED_BY.count = name, GROUPED_BY.count + 1
       end
       at = at + 2
     end
@@ -116,10 +116,11 @@ end
 
 -- Readies new messages, of which some have keys, or a group. Answers how many are in no group, with keys and without.
 local function push_both(q, ids, grouped_by)
-  local ready, free, grouped = {}, {}, {}
+  local ready, free, grouped, groups, keys = {}, {}, {}, {}, {}
   for i = 1, #ids do
     if grouped_by and grouped_by[i] then
-      grouped[#grouped + 1] = i
+      local n = #grouped + 1
+      grouped[n], groups[n], keys[n] = ids[i], grouped_by[i], COUNTS[i]
     else
       local list = COUNTS[i] > 0 and ready or free
       list[#list + 1] = ids[i]
@@ -128,7 +129,7 @@ local function push_both(q, ids, grouped_by)
   bulk('RPUSH', q.fk, ready)
   bulk('RPUSH', q.fu, free)
   if #grouped > 0 then
-    turns.put_plainly(q, grouped, ids, grouped_by, COUNTS)
+    turns.put_plainly(q, grouped, groups, false, keys)
   end
   return #ready, #free
 end
@@ -193,7 +194,10 @@ local function put_quickly(q, count, named, bytes)
   end
   c[N.seq] = first + count - 1
   local with_keys = count - free
-  if not grouped_by and (free == 0 or free == count) then
+  if grouped_by and grouped_by.count == count and (free == 0 or free == count) then
+    turns.put_plainly(q, ids, grouped_by, free == 0 and 0 or 1, COUNTS)
+    with_keys, free = 0, 0
+  elseif not grouped_by and (free == 0 or free == count) then
     bulk('RPUSH', free == 0 and q.fk or q.fu, ids)
   else
     with_keys, free = push_both(q, ids, grouped_by)

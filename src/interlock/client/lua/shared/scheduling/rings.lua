@@ -1,10 +1,8 @@
 -- Rings of groups, and the places in them: see turns.lua. A ring is read from its front, a few groups at a time, and what the
 -- call changes is sorted into what was read. An entry that no longer describes its part is skipped.
 
-local score_of = turns.score_of
-
 local function push(ring, p)
-  local scores, parts, score = ring.scores, ring.parts, score_of(p)
+  local scores, parts, score = ring.scores, ring.parts, p.base + p.number
   local low, high = ring.head, ring.last + 1
   if high > low and scores[high - 1] > score then
     while low < high do
@@ -25,16 +23,23 @@ end
 
 turns.push = push
 
-local function ring_of(q, name, half)
-  local ring = q.turns.rings[half .. name]
+-- A ring: of the queue, of what limits let through, or of those in line for a name.
+function turns.ring(q, name, half)
+  local rings = q.turns.rings[name]
+  if not rings then
+    rings = {}
+    q.turns.rings[name] = rings
+  end
+  local ring = rings[half]
   if not ring then
+    local low = half * 256 * RANK_SPAN
     ring = {
-      name = name, key = turns.key_of_ring(q, name), scores = {}, parts = {}, head = 1, last = 0, complete = false,
-      read_to = half * 256 * RANK_SPAN - 1, ends = '(' .. digits((half + 1) * 256 * RANK_SPAN),
+      name = name, key = turns.key_of_ring(q, name), low = low, scores = {}, parts = {}, head = 1, last = 0,
+      complete = false, read_to = low - 1, ends = '(' .. digits(low + 256 * RANK_SPAN),
     }
-    q.turns.rings[half .. name] = ring
-    for _, g in pairs(q.turns.groups) do
-      for _, p in pairs(g and g.name == name and g.parts or NONE) do
+    rings[half] = ring
+    for _, g in pairs(q.turns.names[name] or NONE) do
+      for _, p in pairs(g and g.parts or NONE) do
         if p.half == half and p.ready > 0 then
           push(ring, p)
         end
@@ -54,26 +59,28 @@ local function read_on(q, ring, most)
   if c[N.hk] + c[N.hu] > 0 and (ring.name == '' or ring.name == turns.OFFERED) then
     turns.read(q, ring.name == '' and turns.OFFERED or '', groups)
   end
+  local known = q.turns.names[ring.name]
   for i = 1, #found, 2 do
     local half, rank = string_byte(found[i], 1, 2)
-    local p = turns.group(q, ring.name, string_sub(found[i], 3)).parts[half * 256 + rank]
-    ring.read_to = to_number(found[i + 1])
+    local p = known[groups[(i + 1) / 2]].parts[half * 256 + rank]
+    local score = to_number(found[i + 1])
     -- The ring already has the changes of this call.
-    if p and p.ready > 0 and p.placed == ring.read_to and score_of(p) == ring.read_to then
+    if p and p.ready > 0 and p.placed == score and p.base + p.number == score then
       push(ring, p)
     end
+    ring.read_to = score
   end
   ring.complete = #found < 2 * most
 end
 
 -- The first part of a ring; nil if it is empty. `most` are read at a time.
-function turns.front(q, name, half, most)
-  local ring = ring_of(q, name, half)
+function turns.front(q, ring, most)
+  local scores, parts = ring.scores, ring.parts
   while true do
-    local p, score = ring.parts[ring.head], ring.scores[ring.head]
-    while p and (p.ready == 0 or score_of(p) ~= score) do
+    local p, score = parts[ring.head], scores[ring.head]
+    while p and (p.ready == 0 or p.base + p.number ~= score) do
       ring.head = ring.head + 1
-      p, score = ring.parts[ring.head], ring.scores[ring.head]
+      p, score = parts[ring.head], scores[ring.head]
     end
     if p and (ring.complete or score <= ring.read_to) then
       return p
@@ -110,7 +117,12 @@ end
 -- Turns.
 
 function turns.weight_of(q, group)
-  return limit_names.weight_of(option(q, 'WEIGHTS'), group)
+  local weights = q.turns.weights
+  if not weights then
+    weights = option(q, 'WEIGHTS')
+    q.turns.weights = weights
+  end
+  return weights == '' and 1 or limit_names.weight_of(weights, group)
 end
 
 -- A message uses one of a turn; the last one ends it, and the place is the last from then on.

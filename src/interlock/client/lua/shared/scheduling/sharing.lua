@@ -169,7 +169,7 @@ local function first_of(q, name, s, kind)
     local own = shared.own[kind .. score + 100]
     order = turns.order(score + 100, own and own.number or 0)
   end
-  local p = shared.count[kind] > 0 and turns.front(q, name, HALF_OF[kind], 4)
+  local p = shared.count[kind] > 0 and turns.front(q, turns.ring(q, name, HALF_OF[kind]), 4)
   if p and (not order or turns.order(p.rank, p.number) < order) then
     order, score, place, group = turns.order(p.rank, p.number), p.rank - 100, turns.first(q, p), p.g.group
   end

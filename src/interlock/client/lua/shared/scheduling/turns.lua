@@ -15,7 +15,7 @@
 
 -- Numbers in a rank. At 100,000 turns a second that is five years.
 local RANK_SPAN = 17592186044416
-local PART = '>BBI6I2I4I4B'
+local PART = '>I2I6I2I4I4B'
 
 -- A table of functions: a library is limited to 200 names.
 local turns = { OFFERED = '\31' }
@@ -25,7 +25,7 @@ turns.READY = { [0] = N.gk, N.gu }
 turns.LET = { [0] = N.hk, N.hu }
 
 function turns.state()
-  return { groups = {}, changed = {}, rings = {}, added = {}, taken = {}, own = false, dirty = {} }
+  return { names = {}, changed = {}, rings = {}, added = {}, taken = {}, own = false, dirty = {}, weights = false, plain = false }
 end
 
 function turns.half_of(m)
@@ -41,65 +41,84 @@ function turns.order(rank, number)
   return rank * RANK_SPAN + number
 end
 
-local function score_of(p)
-  return (p.half * 256 + p.rank) * RANK_SPAN + p.number
-end
-turns.score_of = score_of
-
 -- The next number of a place.
 function turns.next(q)
   local c = q.counters
-  c[N.turn] = c[N.turn] + 1
-  return c[N.turn]
-end
-
-local function field_of(name, group)
-  return 'g' .. two(#name) .. name .. group
+  local number = c[N.turn] + 1
+  c[N.turn] = number
+  return number
 end
 
 -- Bytes of the first places of a group's lists, 8 to 24 places. They differ, so that groups whose turns alternate do not read
 -- on in the same call.
-local function first_bytes(group)
+function turns.first_bytes(group)
   return 128 + (#group + string_byte(group, -1)) % 17 * 16
 end
 
-local function opened(q, field, name, group, text)
-  local g, at = { field = field, name = name, group = group, parts = {}, total = 0, stored = text, changed = false,
-    bytes = first_bytes(group) }, 1
+-- A part without messages. Its score in a ring is `base` and the number.
+local function new_part(g, at)
+  local half = at < 256 and 0 or 1
+  local p = {
+    g = g, half = half, rank = at - half * 256, base = at * RANK_SPAN, number = 0, used = 0, count = 0, ready = 0,
+    first = '', placed = false, oldest = false, is_read = false,
+  }
+  g.parts[at] = p
+  return p
+end
+
+local function opened(known, field, name, group, text)
+  local g, at = {
+    field = field, name = name, group = group, parts = {}, total = 0, stored = text, changed = false,
+    bytes = turns.first_bytes(group),
+  }, 1
   while text and at <= #text do
-    local p = { g = g, half = 0, rank = 0, number = 0, used = 0, count = 0, ready = 0, first = '', placed = false, oldest = false }
-    local bytes
-    p.half, p.rank, p.number, p.used, p.count, p.ready, bytes, at = struct_unpack(PART, text, at)
-    bytes = 16 * bytes
-    p.first, at = string_sub(text, at, at + bytes - 1), at + bytes
-    if p.ready > 0 then
-      p.placed, p.oldest = score_of(p), string_sub(p.first, 1, 16)
+    local key, number, used, count, ready, places, first = struct_unpack(PART, text, at)
+    local p, last = new_part(g, key), first + 16 * places
+    p.number, p.used, p.count, p.ready, p.first, at = number, used, count, ready, string_sub(text, first, last - 1), last
+    if ready > 0 then
+      p.placed, p.oldest = p.base + number, string_sub(text, first, first + 15)
     end
-    g.parts[p.half * 256 + p.rank] = p
-    g.total = g.total + p.count
+    g.total = g.total + count
   end
-  q.turns.groups[field] = g
+  known[group] = g
   return g
 end
 
+local function known_of(q, name)
+  if q.turns.plain then
+    turns.write_plainly(q)
+  end
+  local known = q.turns.names[name]
+  if not known then
+    known = {}
+    q.turns.names[name] = known
+  end
+  return known
+end
+
 function turns.group(q, name, group)
-  local field = field_of(name, group)
-  return q.turns.groups[field] or opened(q, field, name, group, redis_call('HGET', q.c, field))
+  local known = known_of(q, name)
+  local g = known[group]
+  if not g then
+    local field = 'g' .. two(#name) .. name .. group
+    g = opened(known, field, name, group, redis_call('HGET', q.c, field))
+  end
+  return g
 end
 
 -- Reads these groups with one command.
 function turns.read(q, name, groups)
-  local known, fields, missing = q.turns.groups, {}, {}
+  local known, fields, missing, n, head = known_of(q, name), {}, {}, 0, 'g' .. two(#name) .. name
   for i = 1, #groups do
-    local field = field_of(name, groups[i])
-    if known[field] == nil then
-      known[field] = false
-      fields[#fields + 1], missing[#missing + 1] = field, groups[i]
+    local group = groups[i]
+    if known[group] == nil then
+      known[group], n = false, n + 1
+      fields[n], missing[n] = head .. group, group
     end
   end
-  local found = fetch(q.c, fields)
-  for i = 1, #fields do
-    opened(q, fields[i], name, missing[i], found[i])
+  local found = fetch(q.c, fields, n)
+  for i = 1, n do
+    opened(known, fields[i], name, missing[i], found[i])
   end
 end
 
@@ -128,7 +147,7 @@ end
 -- Others would be between those of different groups: the lengths tell them apart.
 local function prefix_of(p)
   local name, group = p.g.name, p.g.group
-  return two(#name) .. name .. two(#group) .. group .. string.char(p.half, p.rank)
+  return two(#name) .. name .. two(#group) .. group .. two(p.base / RANK_SPAN)
 end
 
 -- Writes what was taken from there, and what came there since.
@@ -165,13 +184,14 @@ end
 
 -- It is written at the end of the call.
 function turns.change(q, p)
-  local g = p.g
+  local g, state = p.g, q.turns
   if not g.changed then
     g.changed = true
-    q.turns.changed[#q.turns.changed + 1] = g
+    state.changed[#state.changed + 1] = g
   end
   if p.ready > 0 then
-    local ring = q.turns.rings[p.half .. g.name]
+    local rings = state.rings[g.name]
+    local ring = rings and rings[p.half]
     if ring then
       turns.push(ring, p)
     end
@@ -221,12 +241,8 @@ end
 
 -- A message more in a part, which gets a place with the first one.
 function turns.enter_part(q, name, group, half, rank)
-  local g = turns.group(q, name, group)
-  local p = g.parts[half * 256 + rank]
-  if not p then
-    p = { g = g, half = half, rank = rank, number = 0, used = 0, count = 0, ready = 0, first = '', placed = false, oldest = false }
-    g.parts[half * 256 + rank] = p
-  end
+  local g, at = turns.group(q, name, group), half * 256 + rank
+  local p = g.parts[at] or new_part(g, at)
   if p.count == 0 then
     p.number, p.used = turns.next(q), 0
   end
@@ -300,33 +316,6 @@ function turns.hold(q, group, half, rank, place)
   turns.leave_part(q, p)
 end
 
--- Plain messages (see plain.lua): the group of each, and its half; the first few of these lists.
-turns.named = {}
-turns.halves = {}
-
--- These of the new messages have a group, and are ready.
-function turns.put_plainly(q, numbers, ids, groups, keys)
-  q.turns = q.turns or turns.state()
-  local named = {}
-  for i = 1, #numbers do
-    named[i] = groups[numbers[i]]
-  end
-  turns.read(q, '', named)
-  for i = 1, #numbers do
-    local number = numbers[i]
-    turns.ready(q, turns.enter(q, named[i], keys[number] > 0 and 0 or 1, 100), ids[number])
-  end
-end
-
--- This many are settled.
-function turns.settle_plainly(q, count)
-  local groups = { table_unpack(turns.named, 1, count) }
-  turns.read(q, '', groups)
-  for i = 1, count do
-    turns.leave(q, groups[i], turns.halves[i], 100)
-  end
-end
-
 -- Writing.
 
 function turns.key_of_ring(q, name)
@@ -336,85 +325,102 @@ function turns.key_of_ring(q, name)
   return name == turns.OFFERED and q.gm or name_of(q, 'lr:' .. name)
 end
 
-local function packed_places(q, g)
-  local texts = {}
-  for _, p in pairs(g.parts) do
-    if p.ready > 0 then
-      -- Returns messages that a long call has read ahead.
-      for at = p.g.bytes + 1, #p.first, 16 do
-        add_behind(q, p, string_sub(p.first, at, at + 15))
-      end
-      p.first = string_sub(p.first, 1, p.g.bytes)
-      turns.first(q, p)
+local function packed_part(q, p)
+  local bytes, first = p.g.bytes, p.first
+  if #first > bytes then
+    -- Returns messages that a long call has read ahead.
+    for at = bytes + 1, #first, 16 do
+      add_behind(q, p, string_sub(first, at, at + 15))
     end
-    if p.count > 0 then
-      texts[#texts + 1] = struct_pack(PART, p.half, p.rank, p.number, p.used, p.count, p.ready, #p.first / 16) .. p.first
-    end
+    first = string_sub(first, 1, bytes)
+    p.first = first
+  elseif first == '' and p.ready > 0 then
+    turns.first(q, p)
+    first = p.first
   end
-  return #texts > 0 and table_concat(texts)
+  return struct_pack(PART, p.base / RANK_SPAN, p.number, p.used, p.count, p.ready, #first / 16) .. first
 end
 
-local function note_rings(p, of_ring, oldest)
-  local member = string.char(p.half, p.rank) .. p.g.group
-  local score = p.ready > 0 and score_of(p)
+-- Lists what changes in the sorted sets.
+local function note_sorted(p, ring, oldest)
+  local ready, member = p.ready > 0, nil
+  local score = ready and p.base + p.number
   if score ~= p.placed then
-    local entered, gone = of_ring.entered, of_ring.gone
+    member = two(p.base / RANK_SPAN) .. p.g.group
     if score then
+      local entered = ring.entered
       entered[#entered + 1], entered[#entered + 2] = digits(score), member
     else
-      gone[#gone + 1] = member
+      ring.gone[#ring.gone + 1] = member
     end
     p.placed = score
   end
-  local first = p.g.name == '' and p.ready > 0 and string_sub(p.first, 1, 16)
-  if p.g.name == '' and first ~= p.oldest then
-    if first then
-      oldest.entered[#oldest.entered + 1], oldest.entered[#oldest.entered + 2] = first, member
-    else
-      oldest.gone[#oldest.gone + 1] = member
+  if oldest then
+    local first = ready and string_sub(p.first, 1, 16)
+    if first ~= p.oldest then
+      member = member or two(p.base / RANK_SPAN) .. p.g.group
+      if first then
+        local entered = oldest.entered
+        entered[#entered + 1], entered[#entered + 2] = first, member
+      else
+        oldest.gone[#oldest.gone + 1] = member
+      end
+      p.oldest = first
     end
-    p.oldest = first
   end
 end
 
-function turns.flush(q)
-  local changed, oldest, rings = q.turns.changed, { entered = {}, gone = {} }, {}
-  for i = 1, #changed do
-    local g = changed[i]
-    local text = packed_places(q, g)
-    if text ~= g.stored then
-      if text then
-        set_field(q, g.field, text)
-      else
-        del_field(q, g.field)
-      end
-    end
-    local of_ring = rings[g.name]
-    if not of_ring then
-      of_ring = { entered = {}, gone = {} }
-      rings[g.name] = of_ring
-    end
-    for _, p in pairs(g.parts) do
-      note_rings(p, of_ring, oldest)
-    end
-  end
-  for name, of_ring in pairs(rings) do
-    local key = turns.key_of_ring(q, name)
-    bulk('ZADD', key, of_ring.entered)
-    bulk('ZREM', key, of_ring.gone)
-  end
-  bulk('ZADD', q.go, oldest.entered)
-  bulk('ZREM', q.go, oldest.gone)
-  write_behind(q)
+local function write_own(q)
   local own = q.turns.own
-  if own and own.changed and own.since then
+  if not own or not own.changed then
+    return
+  elseif own.since then
     local parts = { own.since }
     for at, place in pairs(own.places) do
       parts[#parts + 1], parts[#parts + 2], parts[#parts + 3] = at, place.number, place.used
     end
     set_field(q, 'g', cmsgpack.pack(parts))
-  elseif own and own.changed and own.stored then
+  elseif own.stored then
     del_field(q, 'g')
   end
+end
+
+function turns.flush(q)
+  if q.turns.plain then
+    turns.write_plainly(q, true)
+  end
+  local changed, oldest, rings = q.turns.changed, { entered = {}, gone = {} }, {}
+  for i = 1, #changed do
+    local g, text = changed[i], false
+    local name = g.name
+    local ring = rings[name]
+    if not ring then
+      ring = { entered = {}, gone = {} }
+      rings[name] = ring
+    end
+    for _, p in pairs(g.parts) do
+      if p.count > 0 then
+        local part = packed_part(q, p)
+        text = text and text .. part or part
+      end
+      note_sorted(p, ring, name == '' and oldest)
+    end
+    if text ~= g.stored then
+      if text then
+        set_field(q, g.field, text)
+      elseif g.stored then
+        del_field(q, g.field)
+      end
+    end
+  end
+  for name, ring in pairs(rings) do
+    local key = turns.key_of_ring(q, name)
+    bulk('ZADD', key, ring.entered)
+    bulk('ZREM', key, ring.gone)
+  end
+  bulk('ZADD', q.go, oldest.entered)
+  bulk('ZREM', q.go, oldest.gone)
+  write_behind(q)
+  write_own(q)
   q.turns = false
 end
