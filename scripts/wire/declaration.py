@@ -339,13 +339,13 @@ def _check(wire: Wire) -> None:
             raise Invalid(f"option {option.name}: no limit is called {option.most}")
     names = [option.name for option in wire.queue]
     for option in wire.queue[names.index("DURABILITY") + 1 :]:
-        if option.words or (option.type != "u64" and not option.text):
+        if option.type != "u64" and not option.text and not option.words:
             raise Invalid(f"option {option.name}: write what is not a number by hand")
         if "queue" not in option.since or bool(option.scheduler) != ("scheduler" in option.since):
             raise Invalid(f"option {option.name}: since has no version for a dump that it is in")
         if bool(option.python) != bool(option.flag):
             raise Invalid(f"option {option.name}: it has a name in Python and a flag, or neither")
-        if not option.tried and not option.text:
+        if not option.tried and not option.text and not option.words:
             raise Invalid(f"option {option.name}: nothing is tried in random schedules")
     if len(set(wire.stored)) < len(wire.stored):
         raise Invalid("figures: stored has a counter twice")

@@ -34,7 +34,8 @@ def limits(wire: Wire) -> str:
 
 def declared(wire: Wire) -> str:
     """Return the functions and options, as the client of an engine has them."""
-    texts = sorted({one.type for one in wire.queue if one.text})
+    words = [one for one in wire.queue if one.words and one.scheduler and not one.policy]
+    texts = sorted({one.type for one in (*words, *(one for one in wire.queue if one.text))})
     lines = [
         f"# {MADE}",
         '"""The functions and options of the wire."""',
@@ -76,7 +77,8 @@ def declared(wire: Wire) -> str:
     lines += [f"GROWING = {tuple(one.name for one in wire.functions if one.grows)!r}"]
     lines += ['"""Functions that a server refuses at its memory limit."""', "", ""]
     for one in wire.queue:
-        if one.words and not one.policy:
+        # The value of one that a queue of this process has too is declared with those.
+        if one.words and not one.policy and not one.scheduler:
             lines[-1:] = [f"{one.python.capitalize()} = Literal{list(one.words)!r}", "", ""]
     lines += ["class DeclaredOptions(TypedDict, total=False):"]
     lines += ['    """The options that an engine holds, by the names of their arguments."""', ""]

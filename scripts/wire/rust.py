@@ -146,7 +146,7 @@ def options(wire: Wire) -> str:
         "",
         "use interlock_core::queue::schedules::bytes::{self, number, Damaged};",
         "use interlock_core::queue::types::limits::{Limits, Weights};",
-        "use interlock_core::queue::types::{Options, Then};",
+        "use interlock_core::queue::types::{Behind, Options, Then};",
         "",
         "use super::limits::*;",
         "use crate::values::args::{Args, Read, Reader, What};",

@@ -13,7 +13,7 @@ def options(wire: Wire) -> str:
         "",
         "use crate::limits::default;",
         "use crate::queue::types::limits::{Limits, Weights};",
-        "use crate::queue::types::Retry;",
+        "use crate::queue::types::{Behind, Retry};",
         "",
         "/// The options a queue was made with. A bound of 0 messages or bytes means none.",
         "#[derive(Clone, Debug, PartialEq)]",
@@ -28,7 +28,7 @@ def options(wire: Wire) -> str:
     lines += ["}", "", "impl Default for Options {", "fn default() -> Self {"]
     lines += ["Options { lease: None, retry: Retry::default(),"]
     lines += [f"{one.scheduler}: {default(one)}," for one in decides]
-    listed = [one for one in wire.dumped("scheduler") if not one.text]
+    listed = _numbers(wire)
     lines += [
         "}",
         "}",
@@ -69,7 +69,7 @@ def options(wire: Wire) -> str:
 
 def tried(wire: Wire) -> str:
     """Return the values of options in random schedules."""
-    listed = [one for one in wire.dumped("scheduler") if not one.text]
+    listed = _numbers(wire)
     lines = ["//! Values of options in random schedules, in the order of `NUMBERS`.", ""]
     lines.append(f"pub const TRIED: [&[u64]; {len(listed)}] = [")
     lines += [f"&[{', '.join(map(number, one.tried))}]," for one in listed]
@@ -95,6 +95,8 @@ def declared(wire: Wire) -> list[str]:
     for one in listed:
         if one.text:
             lines.append(f"bytes::string(out, &self.{one.field}.bytes());")
+        elif one.words:
+            lines.append(f"out.push(self.{one.field} as u8);")
         else:
             lines.append(f"number(out, self.{one.field}{'.unwrap_or(0)' if one.none else ''});")
     lines += ["}", "", *doc("Reads those that a dump of this version has.")]
@@ -102,23 +104,29 @@ def declared(wire: Wire) -> list[str]:
     lines.append(" -> Result<(), Damaged> {")
     for one in listed:
         read = f'from.number("{one.name}")?'
-        if one.text:
+        if one.text or one.words:
             read = f'{one.type}::restored(from, "{one.name}")?'
         read = f"Some({read}).filter(|&value| value > 0)" if one.none else read
         lines.append(f"if version >= {one.since['queue']} {{ self.{one.field} = {read}; }}")
     return [*lines, "Ok(())", "}", ""]
 
 
+def _numbers(wire: Wire) -> list[Option]:
+    return [one for one in wire.dumped("scheduler") if not one.text and not one.words]
+
+
 def kind(option: Option) -> str:
     """Return the type of an option's field: a count is of things in memory."""
-    if option.text:
+    if option.text or option.words:
         return option.type
     return "usize" if option.most == "MAX_COUNT" else "u64"
 
 
 def default(option: Option) -> str:
     """Return the default of an option's field."""
-    return f"{option.type}::default()" if option.text else f"default::{option.name}{cast(option)}"
+    if option.text or option.words:
+        return f"{option.type}::default()"
+    return f"default::{option.name}{cast(option)}"
 
 
 def cast(option: Option) -> str:

@@ -42,12 +42,13 @@ _Keys = _Key | Iterable[_Key]
 _Seconds = float | dt.timedelta
 _Kind = Literal["any", "keyed", "unkeyed"]
 _Limit = str | Iterable[str]
+_Behind = Literal["wait", "bury", "cancel", "park"]
 _Names = tuple[
     tuple[bytes, ...], tuple[bytes, ...], int, float, str | None, bool, bool, bytes, str,
-    tuple[bytes, float, float] | None,
+    _Behind | None, tuple[bytes, float, float] | None,
 ]  # fmt: skip
-"""Keys, shared keys, priority, seconds of delay, dedup string, barrier, quiet, limit names, group;
-coalescing name, with seconds of debounce and their longest."""
+"""Keys, shared keys, priority, seconds of delay, dedup string, barrier, quiet, limit names, group,
+its own value of behind; coalescing name, with seconds of debounce and their longest."""
 
 __all__ = [
     "DEBUG_BUILD",
@@ -146,6 +147,7 @@ class Queue(Generic[_T]):
         quiet: bool = False,
         limit: _Limit | None = None,
         group: str | None = None,
+        behind: _Behind | None = None,
         coalesce: _Key | None = None,
         debounce: _Seconds | None = None,
         longest: _Seconds | None = None,
@@ -164,6 +166,10 @@ class Queue(Generic[_T]):
             quiet: leave the message out of the debug log.
             limit: names of concurrency limits, each of which must have room for its lease.
             group: a name; messages of different groups take turns.
+            behind: what happens to it while it waits on a key behind a message that is held, or for
+                ``"park"`` on a paused key. Default: what the queue says. A parked message may be
+                overtaken on its other keys by what is put before it returns; on the key it waits
+                for, messages that park keep their order.
 
         Raises:
             Full: the queue stayed full until the timeout.
@@ -205,6 +211,7 @@ class Queue(Generic[_T]):
         each_shared: Iterable[_Keys | None] | None = None,
         limit: _Limit | Callable[[_T], _Limit | None] | None = None,
         group: str | Callable[[_T], str | None] | None = None,
+        behind: _Behind | Callable[[_T], _Behind | None] | None = None,
         coalesce: _Key | Callable[[_T], _Key | None] | None = None,
         debounce: _Seconds | None = None,
         longest: _Seconds | None = None,
@@ -213,7 +220,7 @@ class Queue(Generic[_T]):
 
         Args:
             items: the payloads.
-            keys, shared, limit, group: as for ``put``; or a callable of each payload.
+            keys, shared, limit, group, behind: as for ``put``; or a callable of each payload.
             each_keys, each_shared: the keys of each payload, or None, in order: as many as items.
             dedup: a callable of each payload, which returns its name or None.
 
@@ -269,6 +276,7 @@ class Queue(Generic[_T]):
         quiet: bool | None = None,
         limit: _Limit | None = None,
         group: str | None = None,
+        behind: _Behind | None = None,
         coalesce: _Key | None = None,
         debounce: _Seconds | None = None,
         longest: _Seconds | None = None,
@@ -294,6 +302,7 @@ class Queue(Generic[_T]):
     def _look(self) -> float | None: ...
     def _set_limits(self, limits: str) -> None: ...
     def _set_weights(self, weights: str) -> None: ...
+    def _set_behind(self, behind: str) -> None: ...
     @property
     def _number(self) -> int: ...
     def _revoke_token(self, token: int, id: int) -> bool: ...
@@ -314,7 +323,9 @@ class Queue(Generic[_T]):
     def _roots(self, long: float, limit: int) -> tuple[int, bool, list[tuple[Any, ...]]]: ...
     def _blocked(self, ids: list[int], keys: list[bytes], most: int) -> tuple[int, bool]: ...
     def _stats(self) -> dict[str, Any]: ...
-    def _undrained(self, limit: int) -> tuple[list[int], list[bytes], list[int], list[int]]: ...
+    def _undrained(
+        self, limit: int
+    ) -> tuple[list[int], list[bytes], list[int], list[int], list[int]]: ...
     def _join(self, timeout: _Seconds | None = None) -> bool: ...
     def _shutdown(
         self, immediate: bool, at_once: bool = False

@@ -27,7 +27,7 @@ from interlock.message import (
 )
 from interlock.retry import Seconds, seconds
 from interlock.runtime import forks
-from interlock.runtime.concurrency import Names
+from interlock.runtime.concurrency import Behind, Names
 from interlock.runtime.frames import as_text
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         quiet: bool = False,
         limit: Names | None = None,
         group: str | None = None,
+        behind: Behind | None = None,
         coalesce: Key | None = None,
         debounce: Seconds | None = None,
         longest: Seconds | None = None,
@@ -102,12 +103,22 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         try:
             if coalesce is None and debounce is None and longest is None:
                 put = queue._try_put(
-                    payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group
+                    payload,
+                    keys,
+                    shared,
+                    priority,
+                    delay,
+                    dedup,
+                    barrier,
+                    quiet,
+                    limit,
+                    group,
+                    behind,
                 )
             else:
                 put = queue._try_put_in_full(
                     payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group,
-                    coalesce, debounce, longest,
+                    behind, coalesce, debounce, longest,
                 )  # fmt: skip
             if isinstance(put, int):
                 return put
@@ -129,6 +140,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         quiet: bool = False,
         limit: Names | None = None,
         group: str | None = None,
+        behind: Behind | None = None,
         coalesce: Key | None = None,
         debounce: Seconds | None = None,
         longest: Seconds | None = None,
@@ -138,7 +150,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
             _check(timeout, "put_known()")
         batch = self.queue._batch_of_one(
             payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group,
-            coalesce, debounce, longest,
+            behind, coalesce, debounce, longest,
         )  # fmt: skip
         try:
             look = _put_look(self.queue, batch, timeout, lambda wait: wait.put_known(batch))
@@ -159,6 +171,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         quiet: bool = False,
         limit: Names | None = None,
         group: str | None = None,
+        behind: Behind | None = None,
         coalesce: Key | None = None,
         debounce: Seconds | None = None,
         longest: Seconds | None = None,
@@ -177,6 +190,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
                 quiet=quiet,
                 limit=limit,
                 group=group,
+                behind=behind,
                 coalesce=coalesce,
                 debounce=debounce,
                 longest=longest,
@@ -199,6 +213,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         each_shared: Iterable[Keys | None] | None = None,
         limit: Names | Callable[[T], Names | None] | None = None,
         group: str | Callable[[T], str | None] | None = None,
+        behind: Behind | Callable[[T], Behind | None] | None = None,
         coalesce: Key | Callable[[T], Key | None] | None = None,
         debounce: Seconds | None = None,
         longest: Seconds | None = None,
@@ -209,7 +224,7 @@ class AsyncQueue(_core.AsyncFace[T], Generic[T]):
         queue = self.queue
         batch = queue._batch(
             items, keys, shared, priority, delay, dedup, quiet, each_keys, each_shared, limit,
-            group, coalesce, debounce, longest,
+            group, behind, coalesce, debounce, longest,
         )  # fmt: skip
         try:
             return await _put(queue, batch, timeout)

@@ -99,6 +99,7 @@ class NotDrained(InterlockError, TimeoutError):
         paused: paused keys, as bytes; ``b""`` is the queue itself.
         delayed: ids of messages that are not due yet.
         leased: ids of messages being handled.
+        parked: ids of messages that have no place until a paused or stuck key opens.
     """
 
     def __init__(
@@ -107,12 +108,14 @@ class NotDrained(InterlockError, TimeoutError):
         paused: tuple[bytes, ...] = (),
         delayed: tuple[int, ...] = (),
         leased: tuple[int, ...] = (),
+        parked: tuple[int, ...] = (),
     ) -> None:
         self.held = held
         self.paused = paused
         self.delayed = delayed
         self.leased = leased
-        named = {"held": held, "delayed": delayed, "leased": leased}
+        self.parked = parked
+        named = {"held": held, "parked": parked, "delayed": delayed, "leased": leased}
         parts = [f"{word}: messages {_some(ids)}" for word, ids in named.items() if ids]
         if paused:
             keys = [key.decode(errors="backslashreplace") or "the queue" for key in paused]
@@ -120,7 +123,7 @@ class NotDrained(InterlockError, TimeoutError):
         super().__init__("not drained in time" + (f" ({'; '.join(parts)})" if parts else ""))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.held, self.paused, self.delayed, self.leased)
+        return type(self), (self.held, self.paused, self.delayed, self.leased, self.parked)
 
 
 class RetryAfter(InterlockError):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Blocker", "ExplainNode", "Explanation", "FullLimit", "Turn"]
+__all__ = ["Blocker", "ExplainNode", "Explanation", "FullLimit", "Parked", "Turn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,35 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Parked:
+    """The list in which a message is parked (contract, clause 31).
+
+    A parked message may be overtaken on its other keys by what is put before it returns; on the key
+    it waits for, messages that park keep their order.
+    """
+
+    key: bytes
+    """The paused or stuck key under which it is parked."""
+    since: float
+    """Seconds since it was parked."""
+    times: int
+    """Number of times that it was parked so far."""
+    ahead: int
+    """Number of messages parked under the same key that return before it; 1,000: or more."""
+    paused: bool
+    """The key is paused."""
+    behind: tuple[int, ...]
+    """Ids of the unsettled messages of the key that were held."""
+
+
+@dataclass(frozen=True, slots=True)
 class ExplainNode:
     """One message of an explanation. Times are in seconds."""
 
     id: int
     state: str
-    """``delayed``, ``waiting``, ``ready``, ``leased``, ``backing_off`` or ``held``."""
+    """``delayed``, ``waiting``, ``ready``, ``leased``, ``backing_off``, ``held`` or
+    ``parked``."""
     attempt: int
     age: float
     """Since the put, to within 5 ms."""
@@ -80,6 +103,8 @@ class ExplainNode:
     """The limits and rates that alone keep a ready message from being leased."""
     turn: Turn | None = None
     """For a message that nothing but limits and pauses holds up, while messages have groups."""
+    parked: Parked | None = None
+    """The list in which it is parked, if it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +149,7 @@ def from_native(found: tuple[Any, ...]) -> Explanation:
 
     def node(raw: tuple[Any, ...]) -> ExplainNode:
         id, state, attempt, age, thread, held_for, lease_left, due_in, paused, *rest = raw
-        limits, turn, blocked = rest
+        limits, turn, parked, blocked = rest
         return ExplainNode(
             id=id,
             state=state,
@@ -138,6 +163,7 @@ def from_native(found: tuple[Any, ...]) -> Explanation:
             blocked=tuple(Blocker(*one) for one in blocked),
             limits=tuple(FullLimit(key_text(one[0]), *one[1:]) for one in limits),
             turn=turn and Turn(turn[0].decode(errors="backslashreplace"), *turn[1:]),
+            parked=None if parked is None else Parked(*parked),
         )
 
     return Explanation(tuple(node(raw) for raw in nodes), truncated)
@@ -265,12 +291,15 @@ _WIDEST = 60
 """Maximum columns by which a line is indented."""
 
 
-def _holders(node: ExplainNode) -> list[tuple[Blocker | FullLimit, int]]:
+def _holders(node: ExplainNode) -> list[tuple[Blocker | FullLimit | Parked, int]]:
     blockers: list[Blocker | FullLimit] = [*node.limits, *node.blocked]
-    return [(blocker, id) for blocker in blockers for id in blocker.holders]
+    stuck = [] if node.parked is None else [(node.parked, id) for id in node.parked.behind]
+    return [*stuck, *((blocker, id) for blocker in blockers for id in blocker.holders)]
 
 
-def _why(blocker: Blocker | FullLimit) -> str:
+def _why(blocker: Blocker | FullLimit | Parked) -> str:
+    if isinstance(blocker, Parked):
+        return f"key {key_text(blocker.key)}: "
     if isinstance(blocker, FullLimit):
         return f"limit {printable(blocker.name)}: "
     ahead = f"{blocker.ahead}{'' if blocker.exact else '+'} ahead"
@@ -282,7 +311,8 @@ def _why(blocker: Blocker | FullLimit) -> str:
 def line(node: ExplainNode, name: str = "") -> str:
     """Return one message, with a name where it has one."""
     called = f" ({name})" if name else ""
-    parts = [f"message {node.id}{called} {node.state.replace('_', ' ')}"]
+    state = node.state.replace("_", " ") if node.parked is None else parked_text(node.parked)
+    parts = [f"message {node.id}{called} {state}"]
     if node.attempt > 1:
         parts.append(f"attempt {node.attempt}")
     if node.consumer:
@@ -324,6 +354,20 @@ def full_text(full: FullLimit) -> str:
         return f"{name}, {passed or 'none left'}{kept}"
     later = f", closed, {passed}" if passed else ""
     return f"{full.leased} of {full.most} on {name}{kept}{later}"
+
+
+def parked_text(parked: Parked) -> str:
+    """Return where a message is parked in words: ``parked behind 17 on a:7 for 12.0 s, ...``."""
+    key, age = key_text(parked.key), _seconds(parked.since)
+    before = "1,000 or more" if parked.ahead >= _COUNTED else str(parked.ahead)
+    if parked.behind:
+        return f"parked behind {parked.behind[0]} on {key} for {age}, {before} before it"
+    why = f"{key} is paused, for" if parked.paused else f"{key} is open again, after"
+    return f"parked: {why} {age}, {before} before it"
+
+
+_COUNTED = 1000
+"""Messages that are counted before a parked one."""
 
 
 def _seconds(value: float) -> str:

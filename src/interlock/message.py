@@ -38,7 +38,7 @@ Sequence.register(LeaseBatch)
 Key = str | int | bytes
 Keys = Key | Iterable[Key]
 Kind = Literal["any", "keyed", "unkeyed"]
-State = Literal["delayed", "waiting", "ready", "leased", "backing_off", "held"]
+State = Literal["delayed", "waiting", "ready", "leased", "backing_off", "held", "parked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,8 @@ class Stats:
 
     # wire: stats
     unsettled: int
-    """The sum of ``delayed``, ``waiting``, ``ready``, ``leased``, ``backing_off`` and ``held``."""
+    """The sum of ``delayed``, ``waiting``, ``ready``, ``leased``, ``backing_off``, ``held`` and
+    ``parked``."""
     bytes: int
     """Size of the unsettled messages; 0 if the queue has no ``maxbytes``."""
     delayed: int
@@ -157,6 +158,8 @@ class Stats:
     and 27)."""
     groups: int
     """Groups with unsettled messages (clause 28)."""
+    parked: int
+    """Messages that hold no place until a paused or stuck key opens (clause 31)."""
     coalesced: int
     """Puts that replaced the payload of an earlier message (clause 29); ``puts`` does not count
     them."""

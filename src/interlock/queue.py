@@ -29,7 +29,7 @@ from interlock.message import (
 )
 from interlock.retry import Retry, Seconds, seconds
 from interlock.roots import Roots
-from interlock.runtime.concurrency import Limits, Names, Weights, limits_text, weights_text
+from interlock.runtime.concurrency import Behind, Limits, Names, Weights, limits_text, weights_text
 from interlock.runtime.green_threads import refuse_green_threads
 from interlock.runtime.limits import MAX_WALKED
 
@@ -72,6 +72,9 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
             leased at once, or as a ``Rate`` in a time. Default: none. ``configure`` changes them.
         weights: how many messages of a group, or of each group with a prefix (``free:*``), are
             leased in one turn, 1 to 1,000. Default: 1 each. ``configure`` changes them.
+        behind: what happens to messages that wait on a key behind a message that is held:
+            ``"wait"`` (the default), ``"bury"``, ``"cancel"`` or ``"park"``, for messages whose put
+            does not say. ``configure`` changes it.
         name: name in logs and leases. Default ``queue-1``, ``queue-2``, ...
         slow_wait: seconds after which a message that waits, or a lease that is held, is logged as
             an error, with the chain of messages it waits for; 0 switches it off.
@@ -111,6 +114,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         dedup_window: Seconds = 300,
         limits: Limits | None = None,
         weights: Weights | None = None,
+        behind: Behind = "wait",
         name: str | None = None,
         slow_wait: Seconds = 60,
         warn_depth: int = 1000,
@@ -160,6 +164,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
                 "weights": weights_text(
                     {} if weights is None else weights, f"{cls._public_name}()"
                 ),
+                "behind": behind,
             },
             name,
             slow_wait,
@@ -180,17 +185,26 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         """The asyncio face of this queue."""
         return (_async_queue or _load_async_queue())(self)
 
-    def configure(self, *, limits: Limits | None = None, weights: Weights | None = None) -> None:
-        """Replace the limits and rates, or the weights of groups; None: they stay as they are.
+    def configure(
+        self,
+        *,
+        limits: Limits | None = None,
+        weights: Weights | None = None,
+        behind: Behind | None = None,
+    ) -> None:
+        """Replace the limits and rates, the weights of groups, or ``behind``; None: they stay.
 
-        Existing leases stay, and no group loses its place.
+        Existing leases stay, and no group loses its place. ``behind`` applies to what waits now:
+        with ``"park"``, messages behind paused and stuck keys are parked.
 
         Raises:
             TypeError, ValueError: it is not a mapping of names to numbers of 1 or more, or rates;
-                or of groups to numbers from 1 to 1,000.
+                or of groups to numbers from 1 to 1,000; or ``behind`` is not one of its words.
         """
         other_limits = None if limits is None else limits_text(limits, "configure()")
         other_weights = None if weights is None else weights_text(weights, "configure()")
+        if behind is not None:
+            self._set_behind(behind)
         if other_limits is not None:
             self._set_limits(other_limits)
         if other_weights is not None:
@@ -211,6 +225,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         quiet: bool = False,
         limit: Names | None = None,
         group: str | None = None,
+        behind: Behind | None = None,
         coalesce: Key | None = None,
         debounce: Seconds | None = None,
         longest: Seconds | None = None,
@@ -223,7 +238,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         return Put(
             *self._put_known(
                 payload, block, timeout, keys, shared, priority, delay, dedup, barrier, quiet,
-                limit, group, coalesce, debounce, longest,
+                limit, group, behind, coalesce, debounce, longest,
             )
         )  # fmt: skip
 
@@ -240,6 +255,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         quiet: bool = False,
         limit: Names | None = None,
         group: str | None = None,
+        behind: Behind | None = None,
         coalesce: Key | None = None,
         debounce: Seconds | None = None,
         longest: Seconds | None = None,
@@ -257,6 +273,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
             quiet=quiet,
             limit=limit,
             group=group,
+            behind=behind,
             coalesce=coalesce,
             debounce=debounce,
             longest=longest,
@@ -407,8 +424,8 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         """Wait until every message is settled.
 
         Raises:
-            NotDrained: the timeout passed; the error names the held, paused, delayed and leased
-                messages.
+            NotDrained: the timeout passed; the error names the held, paused, parked, delayed and
+                leased messages.
         """
         if not self._join(timeout):
             raise self._not_drained()
@@ -461,8 +478,10 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         )
 
     def _not_drained(self) -> NotDrained:
-        held, paused, delayed, leased = self._undrained(_UNDRAINED)
-        return NotDrained(tuple(held), tuple(paused), tuple(delayed), tuple(leased))
+        held, paused, delayed, leased, parked = self._undrained(_UNDRAINED)
+        return NotDrained(
+            tuple(held), tuple(paused), tuple(delayed), tuple(leased), parked=tuple(parked)
+        )
 
 
 def _load_async_queue() -> type[AsyncQueue[Any]]:

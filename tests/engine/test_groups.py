@@ -13,14 +13,13 @@ import pytest
 import redis
 
 from tests import seeds
-from tests.engine.calls import Queue, message
+from tests.engine.calls import Queue, commands_of, message
 from tests.engine.naive.model import Spec
 from tests.engine.naive.watch import WatchedModel
 from tests.engine.schedules.compare import difference
 from tests.engine.schedules.director import Director
 from tests.engine.schedules.servers import Servers, both
 from tests.engine.schedules.steps import Step
-from tests.engine.test_limits import commands_of
 
 BATCH = 16
 MORE_COMMANDS = 18

@@ -3,6 +3,7 @@
 //! A key is bytes. `str` (UTF-8) and `int` (decimal digits) are made bytes before they come here,
 //! so that `7`, `"7"` and `b"7"` are one key on every engine.
 
+use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
@@ -87,6 +88,12 @@ impl PartialEq<[u8]> for Key {
     #[inline]
     fn eq(&self, bytes: &[u8]) -> bool {
         same(self.as_bytes(), bytes)
+    }
+}
+
+impl Borrow<[u8]> for Key {
+    fn borrow(&self) -> &[u8] {
+        self.as_bytes()
     }
 }
 

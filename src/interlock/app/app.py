@@ -27,6 +27,7 @@ from interlock.app.timetable import Args, Cron, Every, Kwargs, Missed, Schedule,
 from interlock.app.timetable.declaration import decorator as timetable_decorator
 from interlock.errors import EngineUnavailable
 from interlock.retry import Retry, Seconds, seconds
+from interlock.runtime.concurrency import Behind
 
 if TYPE_CHECKING:
     from interlock.client.wire.functions import DeclaredOptions
@@ -132,6 +133,7 @@ class App:
     def task(
         self, fn: None = None, /, *, transaction: AnyOutbox, name: str | None = None,
         keys: KeySpec = (), shared: KeySpec = (), limit: KeySpec = (), group: KeySpec = (),
+        behind: Behind | None = None,
         queue: str = "default", retry: Retry | None = None, timeout: Seconds | None = None,
         result_ttl: Seconds = 0, quiet: bool = False, priority: int = 0, barrier: bool = False,
         expires: Seconds | None = None,
@@ -147,6 +149,7 @@ class App:
         shared: KeySpec = (),
         limit: KeySpec = (),
         group: KeySpec = (),
+        behind: Behind | None = None,
         queue: str = "default",
         retry: Retry | None = None,
         timeout: Seconds | None = None,
@@ -169,6 +172,7 @@ class App:
         shared: KeySpec = (),
         limit: KeySpec = (),
         group: KeySpec = (),
+        behind: Behind | None = None,
         queue: str = "default",
         retry: Retry | None = None,
         timeout: Seconds | None = None,
@@ -194,6 +198,8 @@ class App:
             shared: keys that it holds together with other readers, given in the same way.
             limit: names of limits or rates, given in the same way: ``"tenant:{tenant}"``.
             group: its group, given in the same way: messages of different groups take turns.
+            behind: what happens to a call while it waits on a key behind one that is held:
+                ``"wait"``, ``"bury"``, ``"cancel"`` or ``"park"``. Default: what the queue says.
             queue: the queue's name. Tasks that depend on each other's order share one.
             retry: its own retry policy. Default: the app's.
             timeout: seconds after which a handler's lease is revoked and its stack logged. Default:
@@ -215,10 +221,10 @@ class App:
                 names what the function does not take, or there is a task of this name.
         """
         made = decorator(
-            self, name=name, keys=keys, shared=shared, limit=limit, group=group, queue=queue,
-            retry=retry, timeout=timeout, result_ttl=result_ttl, quiet=quiet, priority=priority,
-            barrier=barrier, expires=expires, transaction=transaction, coalesce=coalesce,
-            debounce=debounce, longest=longest,
+            self, name=name, keys=keys, shared=shared, limit=limit, group=group,
+            behind=behind, queue=queue, retry=retry, timeout=timeout, result_ttl=result_ttl,
+            quiet=quiet, priority=priority, barrier=barrier, expires=expires,
+            transaction=transaction, coalesce=coalesce, debounce=debounce, longest=longest,
         )  # fmt: skip
         return made if fn is None else made(fn)
 

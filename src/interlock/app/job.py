@@ -18,7 +18,7 @@ __all__ = ["Job", "JobState", "loaded_task"]
 R = TypeVar("R")
 
 JobState = Literal[
-    "delayed", "waiting", "ready", "leased", "backing_off", "held",
+    "delayed", "waiting", "ready", "leased", "backing_off", "held", "parked",
     "dead", "acked", "expired", "cancelled", "skipped", "gone",
 ]  # fmt: skip
 """The states of a message, from a job's point of view."""
@@ -84,9 +84,9 @@ class Job(Generic[R]):
         """Return the job's state.
 
         ``"delayed"``, ``"waiting"`` (for its keys), ``"ready"``, ``"leased"`` (a worker has it),
-        ``"backing_off"`` or ``"held"``; ``"dead"``; ``"acked"``, ``"expired"``, ``"cancelled"`` or
-        ``"skipped"``, for as long as the task's ``result_ttl``; else ``"gone"``: it is settled and
-        nothing of it is kept, or it never existed.
+        ``"backing_off"``, ``"held"`` or ``"parked"``; ``"dead"``; ``"acked"``, ``"expired"``,
+        ``"cancelled"`` or ``"skipped"``, for as long as the task's ``result_ttl``; else ``"gone"``:
+        it is settled and nothing of it is kept, or it never existed.
         """
         found: JobState = self._app._queue(self._queue)._state_of(self.id)
         return found

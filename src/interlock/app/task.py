@@ -24,6 +24,7 @@ from interlock.app.keyspec import KeySet, KeySpec, Rule, rule
 from interlock.app.middleware import Sending
 from interlock.app.parameters import Parameters
 from interlock.retry import Retry, Seconds, seconds, whole
+from interlock.runtime.concurrency import Behind, checked_behind
 
 if TYPE_CHECKING:
     from interlock.app.app import App
@@ -78,6 +79,7 @@ class _Sendable(Generic[P, R]):
         shared: Any,
         limit: Any = (),
         group: Any = (),
+        behind: Behind | None = None,
         coalesce: Any = (),
     ) -> None:
         self.function = function
@@ -97,6 +99,7 @@ class _Sendable(Generic[P, R]):
         self._coalesce: Rule | None = (
             rule("coalesce", coalesce, self.signature, function) if coalesce != () else None
         )
+        self._behind = behind
         parameters = self.signature.parameters
         kinds = {each.kind for each in parameters.values()}
         # The binding of a call with exactly these positional arguments, computed in advance.
@@ -169,6 +172,7 @@ class _Sendable(Generic[P, R]):
         timeout: Seconds | None = None,
         quiet: bool | None = None,
         expires: Seconds | None = None,
+        behind: Behind | None = None,
     ) -> Self:
         """Return the same task with options for the messages sent through it.
 
@@ -180,6 +184,7 @@ class _Sendable(Generic[P, R]):
                 queue's window, nothing is sent, and the job's ``known`` is true.
             timeout: seconds for the handler, instead of the task's own.
             quiet: leave it out of the debug log, or not, whatever the task says.
+            behind: what happens to it behind a failure; see ``App.task``.
         """
         # copy.copy uses __reduce__ and would return this task itself.
         same = type(self).__new__(type(self))
@@ -189,6 +194,8 @@ class _Sendable(Generic[P, R]):
         if delay is not None:
             given["delay"] = seconds(delay, "options(): delay")
         same._options.update({name: value for name, value in given.items() if value is not None})
+        if behind is not None:
+            same._behind = checked_behind(behind, "options()")
         if timeout is not None:
             same._timeout = seconds(timeout, "options(): timeout")
         if expires is not None:
@@ -311,6 +318,8 @@ class _Sendable(Generic[P, R]):
             options["coalesce"] = coalesce
             if declared.debounce is not None:
                 options |= {"debounce": declared.debounce, "longest": declared.longest}
+        if self._behind is not None:
+            options["behind"] = self._behind
         return Ready(payload, sending, options)
 
     def _sent(self, ready: Ready, put: Any) -> Job[R]:
@@ -377,6 +386,7 @@ def decorator(
     shared: KeySpec,
     limit: KeySpec,
     group: KeySpec,
+    behind: Behind | None,
     queue: str,
     retry: Retry | None,
     timeout: Seconds | None,
@@ -408,6 +418,8 @@ def decorator(
             "task(): barrier is given with keys; allowed: no keys, because a barrier holds them all"
         )
     lifetime = None if expires is None else _lifetime(expires, "task(): expires")
+    if behind is not None:
+        checked_behind(behind, "task()")
     times = _debounced(coalesce, debounce, longest)
     if coalesce != () and (barrier or transaction is not None):
         other = "barrier" if barrier else "transaction"
@@ -428,7 +440,7 @@ def decorator(
             called, queue, retry, revoked, kept, bool(quiet), urgent, bool(barrier), lifetime,
             transaction, *times,
         )  # fmt: skip
-        made = kind(app, fn, declared, keys, shared, limit, group, coalesce)
+        made = kind(app, fn, declared, keys, shared, limit, group, behind, coalesce)
         app._add(made)
         return made
 

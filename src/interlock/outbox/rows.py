@@ -125,6 +125,8 @@ def options_text(options: dict[str, Any], retry: Retry) -> str:
         kept["limit"] = names_text(options["limit"], "put()")
     if options.get("group"):
         kept["group"] = group_text(options["group"], "put()")
+    if options.get("behind"):
+        kept["behind"] = options["behind"]
     kept["retry"] = [
         retry.attempts, retry.first, retry.factor, retry.longest, retry.jitter, retry.then,
     ]  # fmt: skip

@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal, cast, get_args
 
 from interlock.runtime.limits import (
     MAX_COUNT,
@@ -16,10 +17,12 @@ from interlock.runtime.limits import (
     MAX_WEIGHT,
 )
 
-__all__ = ["Limits", "Names", "Rate", "Weights"]
+__all__ = ["Behind", "Limits", "Names", "Rate", "Weights"]
 
 Names = str | Iterable[str]
 """One name of a limit, or several."""
+Behind = Literal["wait", "bury", "cancel", "park"]
+"""The outcome for a message while it waits on a key behind a failure."""
 
 _BETWEEN = "\x1f"
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -241,6 +244,16 @@ def check_numbers(limits: Mapping[str, int] | None, call: str) -> None:
     for name, most in limits.items() if isinstance(limits, Mapping) else ():
         if isinstance(most, Rate):
             raise TypeError(f"{call}: limits[{name!r}] is Rate; allowed: int (a queue takes rates)")
+
+
+def checked_behind(behind: object, call: str) -> Behind:
+    """Return one of the words of ``Behind``. Raises TypeError, ValueError."""
+    if not isinstance(behind, str):
+        raise TypeError(f"{call}: behind is {type(behind).__name__}; allowed: str")
+    for word in get_args(Behind):
+        if behind == word:
+            return cast(Behind, word)
+    raise ValueError(f"{call}: behind is {behind!r}; allowed: wait, bury, cancel or park")
 
 
 def is_limit_name(name: str) -> bool:

@@ -78,7 +78,7 @@ def of_each(
 
 
 SINCE = ", since the queue was created"
-STATES = ("delayed", "waiting", "ready", "leased", "backing_off", "held")
+STATES = ("delayed", "waiting", "ready", "leased", "backing_off", "held", "parked")
 """The states of an unsettled message; `interlock_queue_messages` has a line for each."""
 
 MESSAGES = of_each(
@@ -128,6 +128,7 @@ GAUGES = (
     # wire: gauges
     gauge("limited", "ready messages that wait for a limit or a rate", "Blocked messages"),
     gauge("groups", "groups with unsettled messages"),
+    gauge("parked", "messages parked behind a paused or stuck key", "Blocked messages"),
     gauge("dead", "dead letters", "Dead letters"),
     gauge(
         "bytes",

@@ -113,5 +113,5 @@ def row(one: Entry) -> list[Text]:
             cell(one.error)]  # fmt: skip
 
 
-STATES = ("delayed", "waiting", "ready", "leased", "backing_off", "held", "dead")
+STATES = ("delayed", "waiting", "ready", "leased", "backing_off", "held", "parked", "dead")
 ENTRY = ("id", "task", "keys", "attempt", "error")

@@ -88,4 +88,4 @@ NAME = 40
 """Characters of a queue's name."""
 COURSE = 12
 """Characters of the depth's history."""
-STATES = ("delayed", "waiting", "ready", "leased", "backing_off", "held", "dead")
+STATES = ("delayed", "waiting", "ready", "leased", "backing_off", "held", "parked", "dead")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.engine.naive.model import BACKING_OFF, DEFAULTS, HELD, TOLD, Entry, Refused, Spec
+from tests.engine.naive.model import BACKING_OFF, DEFAULTS, HELD, PARKED, TOLD, Entry, Refused, Spec
 from tests.engine.naive.read import KEPT_OF_THE_DEAD, ReadModel
 
 Item = tuple[str, str, int, int, str, Spec]
@@ -28,6 +28,7 @@ class CarriedModel(ReadModel):
             self.line, self.delayed, self.dead, self.paused = [], [], [], []
             self.named, self.kept, self.options = {}, {}, dict(DEFAULTS)
             self.used, self.closed, self.places, self.newest = {}, {}, {}, {}
+            self.parked, self.sweeps, self.resweep = [], [], None
             self.halted = self.sealed = self.declared = self.made = False
             self.counts.clear()
         return [str(int(goes)), *map(str, there)]
@@ -49,10 +50,13 @@ class CarriedModel(ReadModel):
             seen.add(item[0])
         queued = [item[5].payload for item in new if item[1] != "dead"]
         if queued:
+            # All but the "stopped" ones may be parked.
+            placed = [i[5] for i in new if i[1] in ("waiting", "ready", "parked") and i[2] == 1]
             size = len("".join(queued))
-            self.room(len(queued), size, size)
+            self.room(len(queued), size, size, placed)
         dead = len(new) - len(queued)
-        if dead and len(self.dead) + dead > int(self.options["MAXDEAD"]):
+        dying = sum(entry.dying is not None for entry in self.line)
+        if dead and len(self.dead) + dying + dead > int(self.options["MAXDEAD"]):
             raise Refused("FULL")
         reply: list[str] = []
         for item in items:
@@ -96,17 +100,28 @@ class CarriedModel(ReadModel):
             entry.died = min(time, self.now)
             self.dead.append(entry)
         else:
+            state = "waiting" if state == PARKED else state
             if state == "delayed":
                 spec = Spec(spec.payload, spec.keys, spec.shared, (*spec.options, ("DELAY", "1")))
-            found = self.find(str(self.enter(spec, attempt)))
-            assert found
+            stopped = state in ("held", "backing_off")
+            id = self.enter(spec, attempt, error, stopped)
+            found = self.find(str(id))
+            if found is None:
+                # It went with a held message.
+                for dead in self.dead:
+                    if dead.id == id:
+                        return dead, "dead"
+                return Entry(id, spec.payload, [], [], {}, id), "cancelled"
             entry = found
             if state == "delayed":
                 entry.due = time
-            elif self.blocked(entry):
-                state = "waiting"
-            elif state != "waiting":
+            elif entry.state == PARKED or self.blocked(entry):
+                state = PARKED if entry.state == PARKED else "waiting"
+            elif stopped:
                 entry.state, entry.due = (HELD, 0) if state == "held" else (BACKING_OFF, time)
+                if state == "held":
+                    self.become_stuck(entry)
+                    self.move()
         entry.attempt, entry.error = attempt, error
         return entry, state
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from tests.engine.naive.groups import GroupedModel
+from collections.abc import Iterable
+
+from tests.engine.naive.behind import BehindModel
 from tests.engine.naive.model import DELAYED, LEASED, Entry, Refused, Spec
 
 
-class CoalescedModel(GroupedModel):
+class CoalescedModel(BehindModel):
     def replaceable(self, spec: Spec) -> Entry | None:
         """The message whose payload a put replaces."""
         name = spec.option("COALESCE")
@@ -30,6 +32,19 @@ class CoalescedModel(GroupedModel):
             size += max(0, len(payload) - len(entry.payload))
             whole += len(payload)
         return count, size, whole
+
+    def entering(self, specs: Iterable[Spec]) -> list[Spec]:
+        """The specs of a put that replace no payload."""
+        found: list[Spec] = []
+        names: set[str] = set()
+        for spec in specs:
+            name = spec.option("COALESCE")
+            if name is None:
+                found.append(spec)
+            elif name not in names and not self.replaceable(spec):
+                names.add(name)
+                found.append(spec)
+        return found
 
     def replace(self, entry: Entry, spec: Spec) -> None:
         """It keeps all that decides when it is leased, but for a debounce."""

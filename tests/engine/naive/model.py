@@ -7,12 +7,14 @@ operator does is in model_operate, what only reads in model_read.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from scripts.wire.declaration import declared
+from tests.engine.naive.hooks import Hooks
 
 QUEUED, LEASED, BACKING_OFF, DELAYED, HELD = "queued", "leased", "backing_off", "delayed", "held"
+PARKED = "parked"
 
 WIRE = declared()
 """Names and numbers, of which there is one declaration. The model defines their meaning."""
@@ -85,6 +87,18 @@ class Entry:
     passes: int = 0
     slots: int | None = None
     """Number of its first names, rates last, of which a keeper keeps a slot."""
+    stuck: bool = False
+    """It was held: its keys are shut until it is settled."""
+    dying: tuple[int, str | None] | None = None
+    """Held until those that go with it are gone: token and error of its death, None: its newest."""
+    returned: bool = False
+    """A lease of it ended without settling it: it keeps its places."""
+    first: int = 0
+    """Its sequence when it was parked for the first time."""
+    times: int = 0
+    since: int = 0
+    under: str = ""
+    """The key for which it is parked."""
     revision: int = 0
     """Number of puts that replaced its payload."""
     latest: int = 0
@@ -159,11 +173,17 @@ their group."""
 
 
 @dataclass
-class Model:
+class Model(Hooks):
     now: int
     line: list[Entry] = field(default_factory=list)
     """Unsettled messages that have a place, first in sequence first."""
     delayed: list[Entry] = field(default_factory=list)
+    parked: list[Entry] = field(default_factory=list)
+    """Unsettled messages that have no place until a key opens."""
+    sweeps: list[str] = field(default_factory=list)
+    """Keys whose lanes are swept, in this order."""
+    resweep: str | None = None
+    """The last shut key, in the order of bytes, that is swept anew."""
     dead: list[Entry] = field(default_factory=list)
     mark: int | None = None
     """The time at which the oldest dead letter was first seen to be too old."""
@@ -219,7 +239,7 @@ class Model:
         return self.number
 
     def unsettled(self) -> list[Entry]:
-        return [*self.line, *self.delayed]
+        return [*self.line, *self.delayed, *self.parked]
 
     def find(self, id: str) -> Entry | None:
         return next((entry for entry in self.unsettled() if str(entry.id) == id), None)
@@ -229,6 +249,7 @@ class Model:
 
     def apply_due(self) -> None:
         self.end_watch()
+        self.begin_moves()
         expired = [entry for entry in self.line if entry.state == LEASED and entry.due <= self.now]
         for entry in sorted(expired, key=lambda e: (e.due, e.id)):
             self.counts["leases_expired"] += 1
@@ -242,6 +263,7 @@ class Model:
                 entry.suspect = entry.token if begun else entry.suspect
                 self.come_again(entry, 0)
             self.advance()
+            self.move()
         over = [
             entry for entry in self.line if entry.state == BACKING_OFF and entry.due <= self.now
         ]
@@ -252,8 +274,9 @@ class Model:
         for entry in sorted(due, key=lambda entry: (entry.due, entry.id)):
             self.delayed.remove(entry)
             entry.state, entry.sequence = QUEUED, self._next_number()
-            self.line.append(entry)
             self.happened("due", entry)
+            self.take_place(entry)
+            self.move()
         ttl = int(self.options["DEAD_TTL"])
         passed = self.mark is not None and self.mark + min(DEAD_GRACE, ttl) <= self.now
         while passed and ttl and self.dead and self.dead[0].died + ttl <= (self.mark or 0):
@@ -273,11 +296,12 @@ class Model:
         id, until = self.named[name]
         return id if until is None or until > self.now else None
 
-    def room(self, count: int, size: int, whole: int) -> None:
+    def room(self, count: int, size: int, whole: int, new: Iterable[Spec] = ()) -> None:
         """Refuse messages and bytes for which there is no room; all payloads have `whole` bytes."""
         most, bytes = int(self.options["MAXSIZE"]), int(self.options["MAXBYTES"])
         if (most and count > most) or (bytes and whole > bytes):
             raise Refused("TOOBIG")
+        self.refuse_stuck(new)
         if not self.has_room(count, size):
             raise Refused("FULL")
 
@@ -301,7 +325,7 @@ class Model:
                 new.setdefault(at if name is None else name, spec)
         count, size, whole = self.need(list(new.values()))
         if count or size:
-            self.room(count, size, whole)
+            self.room(count, size, whole, self.entering(new.values()))
         reply = []
         for spec in specs:
             known = self.known(spec.option("DEDUP"))
@@ -315,21 +339,13 @@ class Model:
                 reply += [str(self.enter(spec)), "0"]
         return reply
 
-    def need(self, specs: list[Spec]) -> tuple[int, int, int]:
-        raise NotImplementedError
-
-    def replaceable(self, spec: Spec) -> Entry | None:
-        raise NotImplementedError
-
-    def replace(self, entry: Entry, spec: Spec) -> None:
-        raise NotImplementedError
-
-    def enter(self, spec: Spec, attempt: int = 1) -> int:
+    def enter(self, spec: Spec, attempt: int = 1, error: str = "", stopped: bool = False) -> int:
         self.counts["puts"] += 1
         options = dict(spec.options)
         id = self._next_number()
         exclusive, shared = spec.canonical_keys()
         entry = Entry(id, spec.payload, exclusive, shared, options, id, attempt)
+        entry.error, entry.returned = error, stopped or attempt > 1
         self.enter_ring(entry)
         entry.revision = int(options.pop("REVISION", 0))
         self.happened("put", entry)
@@ -345,8 +361,11 @@ class Model:
         if delay:
             entry.state, entry.due = DELAYED, self.now + delay
             self.delayed.append(entry)
-        else:
+        elif stopped:
             self.line.append(entry)
+        else:
+            self.take_place(entry)
+            self.move()
         return id
 
     # Order of messages.
@@ -404,30 +423,6 @@ class Model:
                 count -= 1
                 yield entry
 
-    def candidates(self, front: list[Entry]) -> list[Entry]:
-        raise NotImplementedError
-
-    def next_one(self, entries: list[Entry], name: str = "") -> Entry | None:
-        raise NotImplementedError
-
-    def enter_ring(self, entry: Entry) -> None:
-        raise NotImplementedError
-
-    def take_turn(self, entry: Entry, kind: str) -> None:
-        raise NotImplementedError
-
-    def admit(self, entry: Entry) -> bool:
-        raise NotImplementedError
-
-    def advance(self) -> None:
-        raise NotImplementedError
-
-    def charge(self, entry: Entry) -> None:
-        raise NotImplementedError
-
-    def opens(self) -> list[float]:
-        raise NotImplementedError
-
     # Leasing and settling.
 
     def lease(self, consumer: str, count: int, duration: int, kind: str) -> list[str]:
@@ -466,6 +461,8 @@ class Model:
         return reply
 
     def next_due(self) -> str:
+        if self.has_moves():
+            return "0"
         due = [e.due for e in self.unsettled() if e.state in (LEASED, BACKING_OFF, DELAYED)]
         waits = [*due, *self.opens()]
         return str(max(int(min(waits)) - self.now, 0)) if waits else ""
@@ -476,6 +473,7 @@ class Model:
         for one in settlements:
             answers.append(self._settle_one(*one))
             self.advance()
+            self.move()
         return answers
 
     def _settle_one(self, verb: str, token: str, id: str, *rest: str) -> str:
@@ -527,6 +525,7 @@ class Model:
 
     def come_again(self, entry: Entry, delay: int) -> None:
         entry.state, entry.due = (BACKING_OFF, self.now + delay) if delay else (QUEUED, 0)
+        entry.returned = True
 
     def add_error(self, entry: Entry, error: str) -> None:
         text = error.translate({0x1E: " ", 0x1F: " "})
@@ -553,10 +552,13 @@ class Model:
 
     def give_up(self, entry: Entry, error: str, then: str) -> str:
         self.add_error(entry, error)
-        held = then == "hold" or len(self.dead) >= int(self.options["MAXDEAD"])
+        held = then == "hold" or not self.has_dead_room()
+        if not held and self.begins_to_die(entry, entry.token, error):
+            return "HELD" if entry in self.line else "DEAD"
         self.happened("hold" if held else "dead", entry, entry.token, error=error)
         if held:
             entry.state = HELD
+            self.become_stuck(entry)
             return "HELD"
         self.bury_entry(entry)
         return "DEAD"
@@ -575,7 +577,10 @@ class Model:
                 del self.kept[next(iter(self.kept))]
 
     def end(self, entry: Entry) -> None:
-        (self.delayed if entry.state == DELAYED else self.line).remove(entry)
+        for there in (self.line, self.delayed, self.parked):
+            # One that is buried or cancelled at its put is nowhere.
+            if entry in there:
+                there.remove(entry)
         if "DEDUP" in entry.options:
             name, window = entry.options["DEDUP"], int(self.option("WINDOW", entry))
             self.named[name] = entry.id, self.now + window

@@ -37,17 +37,22 @@ class OperatedModel(CoalescedModel):
             self.declared = True
             if self.options["LIMITS"] != before["LIMITS"]:
                 self.limits_changed()
+            if self.options["BEHIND"] != before["BEHIND"]:
+                self.resweep = ""
+                self.move()
         return [part for pair in self.options.items() for part in pair]
 
     def cancel(self, id: str) -> list[str]:
         self.apply_due()
-        return [str(int(self._cancel(self.find(id))))]
+        done = self._cancel(self.find(id))
+        self.move()
+        return [str(int(done))]
 
-    def _cancel(self, entry: Entry | None) -> bool:
+    def _cancel(self, entry: Entry | None, error: str = "") -> bool:
         if entry is None or entry.state == LEASED:
             return False
         self.counts["cancelled"] += 1
-        self.happened("cancel", entry)
+        self.happened("cancel", entry, error=error)
         self.keep(entry, "cancelled")
         self.end(entry)
         self.named.pop(entry.options.get("DEDUP", ""), None)
@@ -66,6 +71,7 @@ class OperatedModel(CoalescedModel):
         else:
             self.give_up(entry, "revoked", then)
         self.advance()
+        self.move()
         return ["1"]
 
     def _skip(self, entry: Entry, token: int = 0) -> None:
@@ -82,21 +88,25 @@ class OperatedModel(CoalescedModel):
     def retry(self, id: str) -> list[str]:
         if entry := self._stopped(id):
             entry.attempt += entry.state == HELD
-            entry.state = QUEUED
+            entry.state, entry.dying = QUEUED, None
             self.happened("readied", entry)
+            self.move()
         return [str(int(entry is not None))]
 
     def skip(self, id: str) -> list[str]:
         if entry := self._stopped(id):
             self._skip(entry)
+            self.move()
         return [str(int(entry is not None))]
 
     def bury(self, id: str) -> list[str]:
         entry = self._stopped(id)
-        if entry is None or len(self.dead) >= int(self.options["MAXDEAD"]):
+        if entry is None or entry.dying is not None or not self.has_dead_room():
             return ["0"]
-        self.happened("dead", entry)
-        self.bury_entry(entry)
+        if not self.begins_to_die(entry, 0, ""):
+            self.happened("dead", entry)
+            self.bury_entry(entry)
+        self.move()
         return ["1"]
 
     def requeue(
@@ -114,12 +124,12 @@ class OperatedModel(CoalescedModel):
         if self.sealed:
             raise Refused("SEALED")
         payload = entry.payload if edited is None else edited
-        self.room(1, len(payload), len(payload))
-        self.dead.remove(entry)
-        self.counts["requeued"] += 1
-        stays = ("PRIORITY", "BARRIER", "RESULT", "QUIET", "LIMIT", "GROUP", *POLICY)
+        stays = ("PRIORITY", "BARRIER", "RESULT", "QUIET", "LIMIT", "GROUP", "BEHIND", *POLICY)
         options = tuple((name, text) for name, text in entry.options.items() if name in stays)
         spec = Spec(payload, keys, shared, options)
+        self.room(1, len(payload), len(payload), [spec])
+        self.dead.remove(entry)
+        self.counts["requeued"] += 1
         return [str(self.enter(spec))]
 
     def discard(self, id: str) -> list[str]:
@@ -150,6 +160,7 @@ class OperatedModel(CoalescedModel):
             self.events[len(self.events) - new :] = sorted(
                 self.events[len(self.events) - new :], key=lambda event: event[2]
             )
+            self.move()
         return [str(count)]
 
     def pause(self, keys: list[str]) -> list[str]:
@@ -163,6 +174,8 @@ class OperatedModel(CoalescedModel):
             if key not in self.paused:
                 self.paused.append(key)
                 self.release_keepers(key)
+                self.sweep([key])
+        self.move()
         return reply
 
     def resume(self, keys: list[str]) -> list[str]:
@@ -176,6 +189,7 @@ class OperatedModel(CoalescedModel):
             self.paused = [one for one in self.paused if one != key]
             for entry in self.line:
                 entry.set_aside = None if entry.set_aside == key else entry.set_aside
+        self.move()
         return reply
 
     def seal(self) -> list[str]:

@@ -10,6 +10,7 @@ from tests.engine.naive.model import (
     DELAYED,
     HELD,
     LEASED,
+    PARKED,
     POLICY,
     QUEUED,
     TOLD,
@@ -19,7 +20,7 @@ from tests.engine.naive.model import (
 from tests.engine.naive.operate import OperatedModel
 
 OPTIONS = tuple(option.name for option in WIRE.message if option.name != "DELAY")
-KEPT_OF_THE_DEAD = ("PRIORITY", "BARRIER", "RESULT", "QUIET", "LIMIT", "GROUP", *POLICY)
+KEPT_OF_THE_DEAD = ("PRIORITY", "BARRIER", "RESULT", "QUIET", "LIMIT", "GROUP", "BEHIND", *POLICY)
 SHOWN_BEFORE_A_BARRIER = 10
 NAMED = WIRE.limits["MAX_NAMED"].of("redis")
 NAMED_BYTES = WIRE.limits["MAX_NAMED_BYTES"].of("redis")
@@ -33,7 +34,7 @@ class ReadModel(OperatedModel):
 
     def stats(self) -> list[str]:
         states = [self.state(entry) for entry in self.unsettled()]
-        now = ("delayed", "waiting", "ready", "leased", "backing_off", "held")
+        now = ("delayed", "waiting", "ready", "leased", "backing_off", "held", "parked")
         counts = {
             "unsettled": len(states),
             "bytes": sum(len(entry.payload) for entry in self.unsettled()),
@@ -167,13 +168,17 @@ class ReadModel(OperatedModel):
         return [ids[-1] if len(ids) == count else "0", *ids]
 
     def scan_delayed(self, key: str) -> list[list[str]]:
-        delayed = [entry for entry in self.unsettled() if entry.state == DELAYED]
-        return sorted(self.told(entry) for entry in delayed if key in entry.keys)
+        found = [e for e in self.unsettled() if e.state in (DELAYED, PARKED) and key in e.keys]
+        return sorted(self.told(entry) for entry in found)
 
     # Why a message waits.
 
     def explain(self, what: str, name: str, limit: int) -> list[str]:
-        first = [self.find(name)] if what == "id" else list(self.lane(name))
+        first = (
+            [self.find(name)]
+            if what == "id"
+            else list(self.lane(name) or self.parked_under(name)[:1])
+        )
         walk = _Walk(limit)
         for entry in first:
             if entry is None or walk.truncated:
@@ -215,6 +220,9 @@ class ReadModel(OperatedModel):
             told.append(str(len(holders)))
             told += [str(holder.id) for holder in holders]
         told += self.told_group(entry)
+        parked, stuck = self.parking(entry)
+        named = walk.name(stuck)
+        told += ["1", *parked, str(len(named)), *[str(e.id) for e in named]] if parked else ["0"]
         told.append(str(len(blockers)))
         for key, ahead, holders in blockers:
             told += [key, str(ahead), "1", str(len(holders)), *[str(e.id) for e in holders]]

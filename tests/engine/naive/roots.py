@@ -13,14 +13,17 @@ class RootsModel(CarriedModel):
             queued = sum(entry.state == QUEUED for entry in self.line)
             found.append((-queued, 0, "", ["paused", "", "", str(queued), "", ""]))
         for key in self.paused:
-            depth = len(self.lane(key))
+            depth = len(self.lane(key)) + len(self.parked_under(key))
             found.append((-depth, 0, key, ["paused", "", key, str(depth), "", ""]))
         for entry in self.line:
             leased_for = self.now - entry.given
             if entry.state in (HELD, BACKING_OFF) or (
                 entry.state == LEASED and leased_for >= int(duration)
             ):
-                depth = sum(len(self.lane(key)) - len(self.front(key)) for key in entry.keys)
+                depth = sum(
+                    len(self.lane(key)) - len(self.front(key)) + len(self.parked_under(key))
+                    for key in entry.keys
+                )
                 if entry.barrier:
                     depth = len(self.line) - 1
                 key = max(entry.keys, key=lambda key: len(self.lane(key)), default="")
@@ -49,6 +52,8 @@ class RootsModel(CarriedModel):
         barriers = [e.sequence for e in self.line if e.barrier and e.sequence >= first]
         walked = [e for e in behind if first and not (barriers and e.sequence >= barriers[0])]
         counted = min(len(walked), most) + len(behind) - len(walked)
+        under = {key for entry in roots for key in entry.keys} | set(keys)
+        counted += sum(entry.under in under for entry in self.parked)
         return [str(counted), str(int(len(walked) <= most))]
 
     def oldest_waiting(self) -> int:

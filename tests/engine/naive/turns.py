@@ -14,6 +14,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from tests.engine.naive.model import QUEUED, Entry, Spec
 from tests.engine.naive.roots import conflict
@@ -38,7 +39,7 @@ class CheckedModel(WatchedModel):
             entry
             for entry in self.line
             if entry.state == QUEUED
-            and entry.parked is None
+            and entry.set_aside is None
             and not ((barriers or entry.keys) and self.blocked(entry))
         ]
         return sorted(free, key=lambda entry: (-entry.priority, entry.sequence))
@@ -49,7 +50,7 @@ class CheckedModel(WatchedModel):
         return (
             entry.state == QUEUED
             and open_keys
-            and entry.parked is None
+            and entry.set_aside is None
             and entry.slots is None
             and not any(self.refuses(name, entry) for name in entry.names)
         )
@@ -218,7 +219,7 @@ def check_waits(seed: int) -> None:
     """A message of a quiet group waits at most one turn of each other group."""
     field = Field(seed, limits="bank=2" if seed % 2 else "")
     rng = field.rng
-    named = {"LIMIT": "bank"} if seed % 2 else {}
+    named: dict[str, Any] = {"LIMIT": "bank"} if seed % 2 else {}
     field.put(LOUD, 30, **named)
     waited: dict[str, int] = {}
     worst = 0

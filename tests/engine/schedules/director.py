@@ -359,7 +359,10 @@ class Director:
                 ids = [str(max(model.number - n, 1)) for n in range(pick % 9, -1, -1)]
                 told = model.scan_ids([*ids, dead], limit, int(cursor))
                 self._call("scan", [cursor, most, "ids", *ids, dead], told)
-            for state in (None, ("ready", "waiting", "leased", "held", "delayed")[pick % 5]):
+            for state in (
+                None,
+                ("ready", "waiting", "leased", "held", "delayed", "parked")[pick % 6],
+            ):
                 least = ("0", id)[pick % 2]
                 told = model.scan_larger(least, state)
                 arguments = ["0", "1000", "larger", least, *([state] if state else [])]

@@ -44,6 +44,7 @@ WRONG: list[tuple[str, str, list[str]]] = [
     ("BADARG", "put", ["", "0", "0", "p", "1", "0", "1", "a", "BARRIER", "1"]),
     ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "THEN", "later"]),
     ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "FACTOR", "999"]),
+    ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "BEHIND", "later"]),
     ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "LIMIT", ""]),
     ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "LIMIT", "a\x1f"]),
     ("BADARG", "put", ["", "0", "0", "p", "0", "0", "1", "LIMIT", "\x1f".join("a" * 9)]),
@@ -103,6 +104,7 @@ WRONG: list[tuple[str, str, list[str]]] = [
     ("BADARG", "configure", ["COLOR", "1"]),
     ("BADARG", "configure", ["MAXSIZE", "1", "MAXSIZE", "1"]),
     ("BADARG", "configure", ["THEN", "later"]),
+    ("BADARG", "configure", ["BEHIND", ""]),
     ("BADARG", "revoke", ["5", "later"]),
     ("BADARG", "revoke", ["5", "retry", "x"]),
     ("BADARG", "revoke", ["5", "retry", "6", "7"]),
@@ -206,6 +208,12 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
     # A clock that goes back gives a rate nothing; when its messages come up again, no clause says.
     rated = choice([0, 0.3, 0.7]) if limited and not set_ways[1:] else 0
 
+    # In two thirds nobody asks what happens to messages behind a failure.
+    behind = choice([0, 0, 0.8])
+
+    def value() -> str:
+        return choice(["park", "park", "park", "bury", "cancel", "wait"])
+
     coalesced = choice([0, 0.2, 0.5])
 
     def limits() -> str:
@@ -231,7 +239,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "FACTOR": (0.1, lambda: choice([1_000, 1_500, 3_333])),
         "LONGEST": (0.1, lambda: choice([0, 5, 100, 10**15])),
         "JITTER": (0.1, lambda: choice([0, 1])),
-        "THEN": (0.2, lambda: choice(["dead", "hold"])),
+        "THEN": (0.8 if behind else 0.2, lambda: choice(["dead", "hold", "hold"])),
     }
     own: Makes = {
         "PRIORITY": (0.25, lambda: choice([1, -1, 100, -100, 0])),
@@ -244,6 +252,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "QUIET": (0.12, lambda: choice([0, 1, 1])),
         "LIMIT": (limited, lambda: "\x1f".join(rng.choices(NAMES, k=choice([1, 1, 2, 3])))),
         "GROUP": (grouped, lambda: choice(GROUPS)),
+        "BEHIND": (behind / 2, value),
         **policy,
     }
     if set_ways[1:]:
@@ -253,6 +262,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
     declared_options: Makes = {
         "LIMITS": (limited, limits),
         "WEIGHTS": (grouped, weights),
+        "BEHIND": (behind, value),
         **{name: (0.3, partial(choice, values)) for name, values in tried.items()},
         **policy,
     }
@@ -375,15 +385,19 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "resume": lambda: choice([keys(), keys(), [], list(KEYS)]),
         "reopen": list,
     }
-    if limited:
-        on_queue["configure"] = lambda: ["CHANGE", "LIMITS", limits()]
-    if grouped:
-        only_weights = 0.5 if limited else 1
-        on_queue["configure"] = lambda: (
-            ["CHANGE", "WEIGHTS", weights()]
-            if chance() < only_weights
-            else ["CHANGE", "LIMITS", limits()]
-        )
+    if limited or grouped or behind:
+        changes: Makes = {
+            "LIMITS": (limited and 1, limits),
+            "WEIGHTS": (grouped and 1, weights),
+            "BEHIND": (behind and 1, value),
+        }
+        named = [name for name, (often, _) in changes.items() if often]
+
+        def change() -> list[str]:
+            name = choice(named)
+            return ["CHANGE", name, str(changes[name][1]())]
+
+        on_queue["configure"] = change
     # In few schedules, for the rest of one is short of messages then.
     if chance() < 0.3:
         on_queue["seal"] = list
@@ -393,6 +407,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
 
     def restored() -> tuple[str, list[tuple[list[str], int, Spec]]]:
         states = ["waiting", "waiting", "delayed", "backing_off", "held", "dead"]
+        states += ["parked"] if behind else []
 
         def item() -> tuple[list[str], int, Spec]:
             found = spec()

@@ -15,6 +15,7 @@ import redis
 from interlock import InterlockError, connect
 from interlock.cli import main
 from interlock.client.lua.library import Library, load
+from interlock.runtime.limits import LAYOUT
 from tests.engine.calls import Queue, message
 from tests.engine.stored.form import FOLDER, answers, read
 from tests.engine.timed import TimedQueue
@@ -100,7 +101,44 @@ def test_a_dead_letter_stored_without_an_age_limit_expires_by_the_new_limit(
 def test_a_new_queue_stores_its_layout_version(queue: Queue) -> None:
     queue.put(message("one"))
     assert number_of(queue.connection, queue.key) == 3
-    assert b"layout=6" in queue.connection.fcall("il1_version", 0)
+    assert f"layout={LAYOUT}".encode() in queue.connection.fcall("il1_version", 0)
+
+
+def test_a_queue_has_a_later_layout_only_while_messages_may_leave_their_places(
+    bare: redis.Redis,
+) -> None:
+    limits = Path(__file__).parents[3] / "src/interlock/client/lua/shared/calls/limits.lua"
+    text = limits.read_text().replace(f"local LAYOUT = {LAYOUT}", "local LAYOUT = 3")
+    older = Library(instead={"limits": text})
+
+    def may_use(library: Library) -> bool:
+        """An operator has this library installed."""
+        bare.function_load(library.text, replace=True)
+        try:
+            queue.stats()
+        except redis.ResponseError as error:
+            if "NEWERLAYOUT" not in str(error):
+                raise
+            return False
+        return True
+
+    Library().load(bare)
+    queue = Queue(bare, "q")
+    queue.put(message("stays", ["other"]))
+    queue.call("pause", "a")
+    assert number_of(bare, queue.key) == 3
+    # By the queue's value, by a message's own, and while one is parked.
+    queue.call("configure", "BEHIND", "park")
+    assert number_of(bare, queue.key) == 5 and not may_use(older) and may_use(Library())
+    queue.put(message("parked", ["a"]))
+    queue.call("configure", "CHANGE", "BEHIND", "wait")
+    assert number_of(bare, queue.key) == 5 and not may_use(older) and may_use(Library())
+    queue.call("resume", "a")
+    assert number_of(bare, queue.key) == 3 and may_use(older) and may_use(Library())
+    (id,) = queue.put(message("own", ["b"], behind="cancel"))
+    assert number_of(bare, queue.key) == 5
+    queue.call("cancel", id)
+    assert number_of(bare, queue.key) == 3 and may_use(older)
 
 
 def test_a_queue_has_a_layout_that_older_libraries_refuse_only_while_they_would_damage_it(
@@ -123,11 +161,11 @@ def test_a_queue_of_a_newer_layout_is_refused_and_not_changed(bare: redis.Redis)
         text: Any = bare.hget("il:{q}:c", "c")
         bare.hset("il:{q}:c", "c", bytes([9]) + text[1:])
         for call in (client.queue("q", int).stats, lambda: client.queue("q", int).put(2)):
-            with pytest.raises(InterlockError, match=r"layout 9.*up to 6.*queue install"):
+            with pytest.raises(InterlockError, match=rf"layout 9.*up to {LAYOUT}.*queue install"):
                 call()
         # A layout may be longer, too.
-        bare.hset("il:{q}:c", "c", bytes([7]) + text[1:] + struct.pack("<d", 1))
-        with pytest.raises(InterlockError, match="layout 7"):
+        bare.hset("il:{q}:c", "c", bytes([9]) + text[1:] + struct.pack("<d", 1))
+        with pytest.raises(InterlockError, match="layout 9"):
             client.queue("q", int).get_nowait()
         client.queue("other", int).put(1)
 

@@ -10,6 +10,7 @@ import pytest
 import interlock
 from interlock.hub.client import Client
 from interlock.hub.resp import ReplyError
+from tests.engine.calls import message
 from tests.hub.queues.test_queues import fcall, lease, payload, put, stat
 from tests.hub.servers import HubProcess, hub_process, needs_hub
 
@@ -60,6 +61,38 @@ def test_what_was_answered_is_there_after_a_kill(journal: Path) -> None:
         third = put(client, "third", "a")
         assert int(third) > int(out[4]) > int(first)
         assert int(lease(client, "you")[0]) > int(out[0])
+
+
+def test_a_hub_that_is_killed_in_the_middle_of_a_sweep_continues_it(journal: Path) -> None:
+    flags = ("--port", "0", "--journal", str(journal))
+
+    def put_some(client: Client, first: int, count: int) -> None:
+        some = [message(str(n), ["a"]) for n in range(first, first + count)]
+        fcall(client, "put", "", 0, 0, *map(str, (part for one in some for part in one)))
+
+    with hub_process(*flags) as hub, asked(hub) as client:
+        fcall(client, "configure", "BEHIND", "park", "MAXSIZE", 30_000)
+        fcall(client, "put", "", 0, 0, *map(str, message("stuck", ["a"], attempts=1, then="hold")))
+        leased = lease(client, "", call=0)
+        token, id = leased[0].decode(), leased[4].decode()
+        for first in range(0, 2_100, 700):
+            put_some(client, first, 700)
+        assert fcall(client, "settle", "", 0, "NACK", token, id, 0, "e") == [b"HELD"]
+        hub.process.kill()
+        hub.process.wait()
+    count = 2_100
+    with hub_process(*flags) as again, asked(again) as client:
+        for _ in range(3):
+            # Each call moves what it may, as the hub does by itself.
+            assert lease(client, "", call=0)[0] == b""
+        assert stat(client, "parked") == count
+        fcall(client, "skip", id)
+        put_some(client, count, 1)
+        for n in range(9):
+            leased = lease(client, "", call=0)
+            assert payload(leased) == str(n).encode()
+            fcall(client, "settle", "", 0, "ACK", leased[0].decode(), leased[4].decode())
+        assert stat(client, "unsettled") == count + 1 - 9
 
 
 def test_a_turn_goes_on_after_a_kill_in_the_middle_of_it(journal: Path) -> None:

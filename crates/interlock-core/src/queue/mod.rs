@@ -59,6 +59,8 @@ pub enum Ended {
     TimedOut,
     /// A get of a queue that is shut down: all that is unsettled waits for those who get so (clause 25).
     Stuck,
+    /// A put that could be parked, while half of the queue's bound is (clause 31).
+    Parked,
     /// Larger than the queue's bound.
     TooLarge,
     /// It may not replace the payload of the message that it would replace (clause 29).
@@ -148,6 +150,7 @@ impl<P, L: RawLock> Queue<P, L> {
         let Inner { scheduler, waiters, closed, .. } = &mut *inner;
         waiters.balance(scheduler, *closed, !self.clock.is_manual(), || self.clock.now());
         let (wakes, _expired) = (std::mem::take(&mut waiters.wakes), scheduler.take_expired_dead());
+        let _cancelled = scheduler.take_cancelled();
         // Unlock first, or the woken thread sleeps again; and a payload may have a destructor.
         drop(inner);
         wakes.into_iter().for_each(Waker::wake);
@@ -215,6 +218,7 @@ impl<P, L: RawLock> Queue<P, L> {
                 }
                 Err(NoRoom::TooLarge) => Some(Err(Ended::TooLarge)),
                 Err(NoRoom::Differs(differs)) => Some(Err(Ended::Differs(differs))),
+                Err(NoRoom::Stuck) => Some(Err(Ended::Parked)),
                 Err(NoRoom::Full) => {
                     scheduler.wants_room(&[*put], wait);
                     None
@@ -271,6 +275,7 @@ impl<P, L: RawLock> Queue<P, L> {
                 }
                 Err(NoRoom::TooLarge) => Some(Err(Ended::TooLarge)),
                 Err(NoRoom::Differs(differs)) => Some(Err(Ended::Differs(differs))),
+                Err(NoRoom::Stuck) => Some(Err(Ended::Parked)),
                 Err(NoRoom::Full) => {
                     scheduler.wants_room(puts, wait);
                     None

@@ -26,6 +26,7 @@
 //! has the struct of all parts, and put.
 
 use crate::key::KeyRef;
+use crate::queue::calls::carry::Carried;
 use crate::queue::calls::coalesce::{Coalesce, Coalescing, Differs, Needs};
 use crate::queue::calls::engine::EngineSide;
 use crate::queue::parts::barrier::Barriers;
@@ -39,6 +40,7 @@ use crate::queue::parts::groups::Front;
 use crate::queue::parts::lane::Lanes;
 use crate::queue::parts::leases::Leases;
 use crate::queue::parts::numbers::Numbers;
+use crate::queue::parts::parked::Parked;
 use crate::queue::parts::pauses::Pauses;
 use crate::queue::parts::ready::{Ready, Ticket};
 use crate::queue::parts::records::Records;
@@ -50,10 +52,13 @@ use crate::queue::schedules::trace::{Call, PutCall};
 use crate::queue::schedules::trace_text::Schedule;
 use crate::queue::types::message::{Message, BARRIER, GROUPED, KEYED, LIMITED, QUIET};
 use crate::queue::types::rules::Rules;
-use crate::queue::types::{Options, RetryPart, State, Stats, Time};
+use crate::queue::types::{Behind, Options, RetryPart, State, Stats, Time};
 
 /// Most successors readied by one call, and most things due applied by one (clauses 20, 21).
 pub const CALL_LIMIT: u32 = 1000;
+
+/// Most keys of the messages that one call parks, returns, buries or cancels behind a failure.
+const CALL_KEYS: u32 = 4096;
 
 /// The work that one call may still do (clause 21).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,11 +67,16 @@ pub struct Budget {
     pub ready: u32,
     /// Readers granted beyond the first of a lane, gates opened, tickets returned.
     pub steps: u32,
+    /// Messages parked, returned, buried or cancelled behind a failure (clause 31), and their keys.
+    pub moves: u32,
+    pub keys: u32,
 }
 
 impl Budget {
-    pub const ONE_CALL: Budget = Budget { ready: CALL_LIMIT, steps: CALL_LIMIT };
-    pub(super) const NO_LIMIT: Budget = Budget { ready: u32::MAX, steps: u32::MAX };
+    pub const ONE_CALL: Budget =
+        Budget { ready: CALL_LIMIT, steps: CALL_LIMIT, moves: CALL_LIMIT, keys: CALL_KEYS };
+    pub(super) const NO_LIMIT: Budget =
+        Budget { ready: u32::MAX, steps: u32::MAX, moves: u32::MAX, keys: u32::MAX };
 }
 
 #[derive(Debug)]
@@ -84,6 +94,7 @@ pub struct Scheduler<P> {
     pub(super) pauses: Pauses,
     pub(super) gate: Gate,
     pub(super) delays: Delays,
+    pub(super) parked: Parked,
     /// Messages to be retried later, by time.
     pub(super) backoffs: Timers,
     pub(super) numbers: Numbers,
@@ -122,6 +133,8 @@ pub struct Put<'a> {
     pub group: &'a [u8],
     /// Its coalescing name, if it has one (clause 29).
     pub coalesce: Option<&'a Coalesce<'a>>,
+    /// The outcome for it behind a failure; `None`: as the queue says (clause 31).
+    pub behind: Option<Behind>,
 }
 
 /// The reason why a put was refused; the queue is as it was.
@@ -133,6 +146,8 @@ pub enum NoRoom {
     TooLarge,
     /// It may not replace the payload of the message that it would replace (clause 29).
     Differs(Differs),
+    /// It could be parked, and half of the bound is: that does not end by itself (clause 31).
+    Stuck,
 }
 
 /// A put that was done, or was known.
@@ -186,6 +201,7 @@ impl<P> Scheduler<P> {
             ready: Ready::default(),
             pauses: Pauses::default(),
             delays: Delays::default(),
+            parked: Parked::default(),
             backoffs: Timers::default(),
             coalescing: Coalescing::default(),
             numbers: Numbers::new(),
@@ -250,8 +266,12 @@ impl<P> Scheduler<P> {
         if put.coalesce.is_some() {
             return self.put_named(put, payload);
         }
-        self.room(1, put.size)?;
-        let id = self.enter_at_once(put, payload.take());
+        let room = self.room(1, put.size);
+        if self.parked.is_busy() && room != Err(NoRoom::TooLarge) {
+            self.room_behind(std::slice::from_ref(put))?;
+        }
+        room?;
+        let id = self.enter_at_once(put, payload.take(), None);
         Ok(Placed { id, known: false, replaced: false })
     }
 
@@ -281,7 +301,9 @@ impl<P> Scheduler<P> {
     /// Returns whether these puts may have to wait for room: all may that need some and are not too large.
     pub(super) fn waits(&self, puts: &[Put<'_>]) -> bool {
         self.needs(puts).is_ok_and(|needs| {
-            !needs.is_nothing() && self.room_for(&needs) != Err(NoRoom::TooLarge)
+            !needs.is_nothing()
+                && self.room_for(&needs) != Err(NoRoom::TooLarge)
+                && self.room_behind(puts).is_ok()
         })
     }
 
@@ -294,7 +316,11 @@ impl<P> Scheduler<P> {
     ) -> Result<Vec<Placed>, NoRoom> {
         self.begin(now, || Call::PutMany(puts.iter().map(PutCall::from).collect()));
         let needs = self.needs(puts).map_err(NoRoom::Differs)?;
-        self.room_for(&needs)?;
+        let room = self.room_for(&needs);
+        if room != Err(NoRoom::TooLarge) {
+            self.room_behind(puts)?;
+        }
+        room?;
         let placed = puts.iter().zip(payloads).map(|(put, payload)| {
             match put.dedup.and_then(|name| self.dedup.find(name, self.now)) {
                 Some(id) => {
@@ -310,15 +336,29 @@ impl<P> Scheduler<P> {
     /// Gives a new message, for which there is room, its id and, unless it is delayed, its place.
     #[inline]
     pub fn enter(&mut self, put: &Put<'_>, payload: Option<P>) -> u64 {
+        self.enter_as(put, payload, None)
+    }
+
+    pub(super) fn enter_as(
+        &mut self,
+        put: &Put<'_>,
+        payload: Option<P>,
+        carried: Option<&Carried<'_>>,
+    ) -> u64 {
         match put.coalesce {
-            None => self.enter_at_once(put, payload),
-            Some(_) => self.enter_named(put, payload),
+            None => self.enter_at_once(put, payload, carried),
+            Some(_) => self.enter_named(put, payload, carried),
         }
     }
 
-    /// Like `enter`, inlined for callers in a loop.
+    /// Like `enter`, inlined for callers in a loop. `carried`: what it brings from another queue.
     #[inline(always)]
-    pub(super) fn enter_at_once(&mut self, put: &Put<'_>, payload: Option<P>) -> u64 {
+    pub(super) fn enter_at_once(
+        &mut self,
+        put: &Put<'_>,
+        payload: Option<P>,
+        carried: Option<&Carried<'_>>,
+    ) -> u64 {
         let id = self.numbers.draw(self.now);
         self.counts.entered(1);
         if self.numbers.note(id, self.now) {
@@ -342,7 +382,9 @@ impl<P> Scheduler<P> {
         }
         let new = Message { id, payload, flags, priority: put.priority, ..Message::default() };
         let placed = put.delay == 0 && !put.barrier;
-        let message = match placed {
+        // One that was in front before it was carried here is placed in any case.
+        let looks = placed && self.parked.is_busy() && !carried.is_some_and(|one| one.stops);
+        let message = match placed && !looks {
             true => self.insert_in_lanes(new, put.keys, put.shared),
             false => self.records.insert(new),
         };
@@ -360,12 +402,22 @@ impl<P> Scheduler<P> {
         if let Some(retry) = put.retry {
             self.records.set_retry(message, retry.clone());
         }
-        if put.delay > 0 {
-            self.delay(message, put);
-        } else if put.barrier {
-            self.place_barrier(message, id);
+        if let Some(behind) = put.behind {
+            self.set_own_behind(message, behind);
         }
-        self.note(Change::Put, message, 0);
+        if let Some(carried) = carried {
+            self.set_carried(message, carried);
+        }
+        if looks {
+            self.come_new(message, put);
+        } else {
+            if put.delay > 0 {
+                self.delay(message, put);
+            } else if put.barrier {
+                self.place_barrier(message, id);
+            }
+            self.note(Change::Put, message, 0);
+        }
         if self.watch.entered(self.counts.unsettled(), self.now, &mut self.lanes) {
             self.earliest_due = 0;
         }
@@ -402,11 +454,10 @@ impl<P> Scheduler<P> {
         keys: &[KeyRef<'_>],
         shared: &[KeyRef<'_>],
     ) {
-        let Message { id, flags, .. } = self.records[message];
-        if flags & BARRIER != 0 {
+        if self.records[message].flags & BARRIER != 0 {
             self.place_barrier(message, sequence);
         } else {
-            let (first_edge, gated, blocked) = self.link(message, id, keys, shared);
+            let (first_edge, gated, blocked) = self.link(message, sequence, keys, shared);
             self.placed(message, sequence, first_edge, gated, blocked);
         }
     }
@@ -442,7 +493,7 @@ impl<P> Scheduler<P> {
     fn link(
         &mut self,
         message: u32,
-        id: u64,
+        sequence: u64,
         keys: &[KeyRef<'_>],
         shared: &[KeyRef<'_>],
     ) -> (u32, bool, u32) {
@@ -453,7 +504,7 @@ impl<P> Scheduler<P> {
         for &key in shared {
             self.lanes.link(message, key, true, &mut chain);
         }
-        let gated = self.barriers.place(message, id);
+        let gated = self.barriers.place(message, sequence);
         let blocked = chain.blocked + u32::from(gated);
         (chain.first, gated, blocked)
     }

@@ -68,6 +68,7 @@ impl Model {
             paused: Vec::new(),
             turn: None,
             limits: Vec::new(),
+            parked: None,
             blocked: Vec::new(),
         };
         match message.phase {

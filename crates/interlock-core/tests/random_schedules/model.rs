@@ -54,7 +54,7 @@ pub struct Message {
     pub limit: Named,
     pub group: Vec<u8>,
     /// The paused key under which it was set aside when it came up.
-    pub set_aside: Option<usize>,
+    pub parked: Option<usize>,
     /// Until when a debounce may delay it.
     pub latest: Time,
 }
@@ -183,6 +183,8 @@ impl Model {
                 self.options.weights = weights.clone();
                 Answer::Done
             }
+            // Clause 31 is compared with the model of the engines: tests/engine.
+            Call::Behind { .. } => unreachable!("it is not in these schedules"),
             Call::CloseLimit { name, delay } => {
                 self.close(name, *delay);
                 Answer::Done
@@ -332,7 +334,7 @@ impl Model {
             phase: Phase::Queued,
             limit: Named::new(&put.limit),
             group: put.group.clone(),
-            set_aside: None,
+            parked: None,
             latest,
         };
         self.enter_ring(&message);
@@ -415,7 +417,7 @@ impl Model {
 
     /// Nothing before it conflicts, and it was not set aside by a pause.
     pub(crate) fn comes_up(&self, at: usize) -> bool {
-        self.placed[at].set_aside.is_none() && self.in_front(at)
+        self.placed[at].parked.is_none() && self.in_front(at)
     }
 
     /// Clauses 6, 7, 26 and 28. The ready do not conflict with each other.
@@ -437,7 +439,7 @@ impl Model {
                 ready.iter().copied().filter(|&at| self.may_come_up(at)).collect();
             let Some(at) = self.next_one(&may, b"") else { break };
             if !self.admit(at) {
-                if self.placed[at].set_aside.is_some() {
+                if self.placed[at].parked.is_some() {
                     ready.retain(|&one| one != at);
                 }
                 continue;

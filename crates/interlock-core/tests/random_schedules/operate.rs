@@ -130,8 +130,8 @@ impl Model {
             return std::mem::replace(&mut self.paused, false);
         };
         let key = self.key(name);
-        for message in self.placed.iter_mut().filter(|message| message.set_aside == Some(key)) {
-            message.set_aside = None;
+        for message in self.placed.iter_mut().filter(|message| message.parked == Some(key)) {
+            message.parked = None;
         }
         let before = self.paused_keys.len();
         self.paused_keys.retain(|paused| *paused != key);

@@ -203,6 +203,7 @@ impl Tally {
                 State::Leased => "explain leased",
                 State::BackingOff => "explain backing off",
                 State::Held => "explain held",
+                State::Parked => unreachable!("nothing is parked in these schedules"),
             });
             if !node.paused.is_empty() {
                 self.add("explain paused");

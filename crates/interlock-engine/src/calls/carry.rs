@@ -86,6 +86,7 @@ fn tell_dead(dead: &Dead<Body>, told: &mut Strings) {
         limit: dead.limit.clone(),
         group: &dead.group,
         coalesced: None,
+        behind: dead.behind,
     };
     let options = given.told();
     told.number((dead.keys.len() - shared) as u64);

@@ -72,6 +72,16 @@ fn tell(queue: &Queue, node: &Node, told: &mut Strings) {
         told.number(turn.ready);
         told.number(turn.ahead);
     }
+    told.number(node.parked.is_some().into());
+    if let Some(parked) = &node.parked {
+        told.text(&parked.key);
+        told.number(parked.age);
+        told.number(parked.times.into());
+        told.number(parked.ahead as u64);
+        told.number(parked.paused.into());
+        told.number(parked.behind.len() as u64);
+        parked.behind.iter().for_each(|&id| told.number(id));
+    }
     told.number(node.blocked.len() as u64);
     for blocker in &node.blocked {
         told.text(blocker.key.as_deref().unwrap_or(b""));

@@ -441,10 +441,11 @@ impl Context<'_> {
 
     /// Records how many messages the next recorded call may make ready, unless it is the maximum.
     pub fn record_budget(&self, queue: &Queue) {
-        let Budget { ready, steps } = queue.budget;
+        let Budget { ready, steps, moves, keys } = queue.budget;
         if queue.budget != Budget::ONE_CALL {
-            let [ready, steps] = [ready, steps].map(|count| count.to_string());
-            self.record(queue, Recorded::Budget, &[ready.as_bytes(), steps.as_bytes()]);
+            let counts = [ready, steps, moves, keys].map(|count| count.to_string());
+            let counts: Vec<&[u8]> = counts.iter().map(|count| count.as_bytes()).collect();
+            self.record(queue, Recorded::Budget, &counts);
         }
     }
 

@@ -118,7 +118,10 @@ impl Queue {
             }
             self.is_declared = true;
             self.declared = declaration.declared;
+            let mut budget = self.budget;
             self.scheduler.redeclare(self.declared.options());
+            self.scheduler.moves(&mut budget);
+            self.note_cancelled();
             self.results.most = self.declared.results;
             if !was_durable && self.is_durable() {
                 // No journal record has its content yet.
@@ -176,6 +179,8 @@ impl Queue {
                 cx.record(self, Recorded::Purged, &ids);
             }
             cancelled.into_iter().for_each(|(id, body)| self.gone(id, body, End::Cancelled, b""));
+            self.scheduler.moves(&mut budget);
+            self.note_cancelled();
             count
         } else {
             let dropped = self.scheduler.drop_dead(MAX_PURGED);
@@ -200,6 +205,8 @@ impl Queue {
             };
             self.gone(id, body, End::Cancelled, b"");
         }
+        self.scheduler.moves(&mut budget);
+        self.note_cancelled();
         Ok(())
     }
 
@@ -237,16 +244,19 @@ impl Queue {
         for key in all {
             let new = match key {
                 Some(key) if !pauses => self.scheduler.resume_key(key, &mut budget),
-                key => {
+                Some(key) => self.scheduler.pause_key(key),
+                None => {
                     self.scheduler.carry(budget);
                     match pauses {
-                        true => self.scheduler.pause(cx.now, key),
-                        false => self.scheduler.resume(cx.now, key),
+                        true => self.scheduler.pause(cx.now, None),
+                        false => self.scheduler.resume(cx.now, None),
                     }
                 }
             };
             reply::text(out, if new { b"1" } else { b"0" });
         }
+        self.scheduler.moves(&mut budget);
+        self.note_cancelled();
         Ok(())
     }
 
@@ -301,17 +311,25 @@ impl Queue {
             Function::Cancel => (s.cancel(now, id), End::Cancelled),
             Function::Skip => (s.skip(now, id), End::Skipped),
             Function::Revoke => match s.revoke(now, id, then) {
-                Some(None) => return told(out, true),
+                Some(None) => {
+                    self.note_cancelled();
+                    return told(out, true);
+                }
                 revoked => (revoked.flatten(), End::Skipped),
             },
-            Function::Retry => return told(out, s.retry(now, id)),
-            Function::Bury => return told(out, s.bury(now, id)),
+            Function::Retry | Function::Bury => {
+                let done =
+                    if function == Function::Retry { s.retry(now, id) } else { s.bury(now, id) };
+                self.note_cancelled();
+                return told(out, done);
+            }
             _ => unreachable!("no other takes an id"),
         };
         tell(out, body.is_some());
         if let Some(body) = body {
             self.gone(id, body, end, b"");
         }
+        self.note_cancelled();
         Ok(())
     }
 
@@ -350,6 +368,17 @@ impl Queue {
         let edited =
             edit.payload.map(|data| Body { data: Payload::new(data, beside), result: body.result });
         self.too_large(1, bytes, "requeue")?;
+        if self.scheduler.is_attentive() {
+            let refs = |shared: bool| -> Vec<KeyRef<'_>> {
+                let keys = dead.keys.iter().filter(|(_, s)| *s == shared);
+                keys.map(|(key, _)| KeyRef::new(key.as_bytes())).collect()
+            };
+            let could = match &edit.keys {
+                Some(keys) => self.scheduler.could_park(dead.behind, &keys.exclusive, &keys.shared),
+                None => self.scheduler.could_park(dead.behind, &refs(false), &refs(true)),
+            };
+            self.room_to_park(if could { (1, bytes) } else { (0, 0) }, "requeue")?;
+        }
         if let Some(refused) = self.no_room(1, bytes, "requeue") {
             return Err(refused);
         }
@@ -370,6 +399,7 @@ impl Queue {
         self.scheduler.carry(self.budget);
         let new = self.scheduler.requeue(cx.now, id).ok().flatten().expect("it is there, and room");
         self.took_room(true, None);
+        self.note_cancelled();
         reply::array(out, 1);
         reply::number(out, new);
         Ok(())

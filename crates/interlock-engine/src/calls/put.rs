@@ -312,6 +312,9 @@ impl Queue {
         }
         if count > 0 || bytes > 0 {
             self.too_large(count, whole, "put").map_err(No::Refused)?;
+            if self.scheduler.is_attentive() {
+                self.room_to_park(self.parking_of(all), "put").map_err(No::Refused)?;
+            }
             if let Some(full) = self.no_room(count, bytes, "put") {
                 return Err(No::Full(full));
             }
@@ -334,9 +337,17 @@ impl Queue {
                 }
                 None => self.enter_or_replace(all, message),
             };
+            self.note_cancelled();
             reply::placed(out, id, became);
         }
         Ok(count > 0 || bytes > 0)
+    }
+
+    /// Counts the messages that could be parked, and their bytes.
+    #[cold]
+    fn parking_of(&self, all: &Messages<'_>) -> (u64, u64) {
+        let puts = all.list.iter().map(|message| (all.put(message), message.payload.len() as u64));
+        self.scheduler.parking_of(puts)
     }
 
     #[inline]
@@ -400,6 +411,17 @@ impl Queue {
             return refuse(Code::TooBig, called, format_args!("{bytes} bytes; MAXBYTES is {most}"));
         }
         Ok(())
+    }
+
+    /// Refuses messages that could be parked while too much is. `could`: their number and their bytes.
+    pub fn room_to_park(&self, could: (u64, u64), called: &str) -> Read<()> {
+        self.scheduler.room_to_park(could).or_else(|_| {
+            let text = format_args!(
+                "{} messages wait on a paused or stuck key, and half of the bound is parked",
+                could.0
+            );
+            refuse(Code::Stuck, called, text)
+        })
     }
 
     /// Returns the refusal of this many more messages and bytes, if there is not enough room now.

@@ -293,6 +293,7 @@ impl Queue {
             limit: self.scheduler.limit_names(seen),
             group: self.scheduler.group(seen),
             coalesced: self.scheduler.coalesced(seen),
+            behind: seen.behind,
         };
         let options = given.told();
         told.number(exclusive);

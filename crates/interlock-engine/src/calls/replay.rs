@@ -36,13 +36,18 @@ impl Engine {
         let done = match recorded {
             Recorded::Budget => {
                 let part = |i: usize| args::integer(args.get(i)).unwrap_or_default() as u32;
-                queue.budget = Budget { ready: part(0), steps: part(1) };
+                let Budget { mut moves, mut keys, .. } = Budget::ONE_CALL;
+                if args.len() > 2 {
+                    (moves, keys) = (part(2), part(3));
+                }
+                queue.budget = Budget { ready: part(0), steps: part(1), moves, keys };
                 queue.scheduler.set_rules(in_force);
                 return Ok(());
             }
             Recorded::Tick => {
                 queue.scheduler.start(now);
                 queue.drop_expired_dead();
+                queue.note_cancelled();
                 queue.results.forget_old(now, 1000);
                 Ok(())
             }

@@ -223,7 +223,13 @@ const ROOM: usize = 1 << 10;
 
 impl Queue {
     pub fn settle(&mut self, list: &[Settlement<'_>], budget: &mut Budget) -> Vec<Answer> {
-        list.iter().map(|one| self.settle_one(one, budget)).collect()
+        let settled = |one| {
+            let answer = self.settle_one(one, budget);
+            self.scheduler.moves(budget);
+            self.note_cancelled();
+            answer
+        };
+        list.iter().map(settled).collect()
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! `il1_configure`: what a queue was declared as.
 
 use interlock_core::queue::types::limits::{Declared as Entries, Limits, Value, Weights};
-use interlock_core::queue::types::{Retry, Then};
+use interlock_core::queue::types::{Behind, Retry, Then};
 
 use crate::values::args::{refuse, Args, Read, Reader, What};
 use crate::values::reply;
@@ -62,6 +62,20 @@ impl OneOf for Then {
             b"dead" => Ok(Then::Dead),
             b"hold" => Ok(Then::Hold),
             _ => from.bad(what, "is not dead or hold"),
+        }
+    }
+}
+
+impl OneOf for Behind {
+    fn name(self) -> &'static str {
+        self.word()
+    }
+
+    fn read<A: Args + ?Sized>(from: &mut Reader<'_, A>, what: impl What) -> Read<Self> {
+        let word = from.take(what)?;
+        match Behind::ALL.into_iter().find(|one| one.word().as_bytes() == word) {
+            Some(behind) => Ok(behind),
+            None => from.bad(what, "is not wait, bury, cancel or park"),
         }
     }
 }

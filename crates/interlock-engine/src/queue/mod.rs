@@ -98,7 +98,7 @@ impl Queue {
         let declared = Declared::default_of(durability);
         let weigh = |body: &Body| body.data.len() as u64;
         let mut scheduler = Scheduler::by_time(declared.options(), weigh);
-        scheduler.keep_errors(history::join);
+        scheduler.keep_errors(history::join, history::newest_text);
         Queue {
             name: name.into(),
             scheduler,
@@ -192,6 +192,16 @@ impl Queue {
         }
     }
 
+    /// Messages were cancelled because of others (clause 31).
+    #[inline]
+    pub fn note_cancelled(&mut self) {
+        if self.scheduler.has_cancelled() {
+            for (id, body) in self.scheduler.take_cancelled() {
+                self.gone(id, body, End::Cancelled, b"");
+            }
+        }
+    }
+
     #[inline]
     pub fn is_dropped(&self) -> bool {
         self.presence != Presence::There
@@ -216,6 +226,7 @@ impl Queue {
         let (due, budget) = self.scheduler.start(cx.now);
         self.budget = budget;
         self.drop_expired_dead();
+        self.note_cancelled();
         if self.results.forget_old(cx.now, 1000) || due {
             cx.record(self, Recorded::Tick, &[]);
         }

@@ -45,6 +45,12 @@ pub fn newest(history: &[u8]) -> &[u8] {
     &history[..end.unwrap_or(history.len())]
 }
 
+/// Like `newest`, of a history as text.
+pub fn newest_text(history: &str) -> &str {
+    let end = history.find([char::from(ENTRY), char::from(PART)]);
+    &history[..end.unwrap_or(history.len())]
+}
+
 #[cfg(test)]
 mod tests {
     use crate::values::history::*;

@@ -15,6 +15,9 @@ pub enum Code {
     /// A put found no room, or room is reserved for an earlier put (clause 11), and its WAIT is
     /// over.
     Full,
+    /// A put whose messages wait on a paused or stuck key, while half of the queue's bound is
+    /// parked (clause 31). It does not wait for room, whatever its WAIT.
+    Stuck,
     /// A put into a sealed queue.
     Sealed,
     /// A put with an option `AFTER` whose dedup string is not known.
@@ -43,6 +46,7 @@ impl fmt::Display for Code {
             Code::BadArgument => "BADARG",
             Code::TooBig => "TOOBIG",
             Code::Full => "FULL",
+            Code::Stuck => "STUCK",
             Code::Sealed => "SEALED",
             Code::Unknown => "UNKNOWN",
             Code::Differs => "DIFFERS",

@@ -63,6 +63,7 @@ pub fn named(counts: &Stats, others: &Others) -> Vec<(&'static str, u64)> {
         ("full", others.full),
         ("limited", counts.limited),
         ("groups", counts.groups),
+        ("parked", counts.parked),
         ("coalesced", counts.coalesced),
     ]
 }

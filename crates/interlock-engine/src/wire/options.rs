@@ -4,7 +4,7 @@
 
 use interlock_core::queue::schedules::bytes::{self, number, Damaged};
 use interlock_core::queue::types::limits::{Limits, Weights};
-use interlock_core::queue::types::{Options, Then};
+use interlock_core::queue::types::{Behind, Options, Then};
 
 use super::limits::*;
 use crate::queue::declare::{read_limits, read_weights, Durability, OneOf};
@@ -50,10 +50,13 @@ pub enum QueueOption {
     /// A GROUP that ends in `*` is a prefix; the exact group, then the longest prefix, counts, else
     /// 1. Each GROUP once; returned sorted by GROUP.
     Weights,
+    /// Outcome for messages that wait on a key of a held or dead message, or for `park` on a paused
+    /// key (clause 31): `wait`, `bury`, `cancel` or `park`.
+    Behind,
 }
 
 impl QueueOption {
-    pub const ALL: [QueueOption; 15] = [
+    pub const ALL: [QueueOption; 16] = [
         QueueOption::MaxSize,
         QueueOption::MaxBytes,
         QueueOption::MaxDead,
@@ -69,11 +72,12 @@ impl QueueOption {
         QueueOption::DeadTtl,
         QueueOption::Limits,
         QueueOption::Weights,
+        QueueOption::Behind,
     ];
     /// All of them, as text.
     pub const TOLD: &'static str =
         "MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, FACTOR, LONGEST, \
-JITTER, THEN, RESULTS, DURABILITY, DEAD_TTL, LIMITS or WEIGHTS";
+JITTER, THEN, RESULTS, DURABILITY, DEAD_TTL, LIMITS, WEIGHTS or BEHIND";
 
     pub fn name(self) -> &'static str {
         match self {
@@ -92,6 +96,7 @@ JITTER, THEN, RESULTS, DURABILITY, DEAD_TTL, LIMITS or WEIGHTS";
             QueueOption::DeadTtl => "DEAD_TTL",
             QueueOption::Limits => "LIMITS",
             QueueOption::Weights => "WEIGHTS",
+            QueueOption::Behind => "BEHIND",
         }
     }
 
@@ -112,6 +117,7 @@ JITTER, THEN, RESULTS, DURABILITY, DEAD_TTL, LIMITS or WEIGHTS";
             b"DEAD_TTL" => QueueOption::DeadTtl,
             b"LIMITS" => QueueOption::Limits,
             b"WEIGHTS" => QueueOption::Weights,
+            b"BEHIND" => QueueOption::Behind,
             _ => return None,
         })
     }
@@ -143,6 +149,8 @@ pub enum MessageOption {
     Limit,
     /// Its group (clause 28), without the byte 0x1F.
     Group,
+    /// Its outcome while it waits behind a failure (clause 31): `wait`, `bury`, `cancel` or `park`.
+    Behind,
     /// A coalescing name (clause 29), not empty: an exclusive key of the message, in front of its
     /// others. The put replaces the payload of the newest message with this name, unless that is
     /// leased. With `BARRIER` or `DEDUP` it is `BADARG`.
@@ -170,7 +178,7 @@ pub enum MessageOption {
 }
 
 impl MessageOption {
-    pub const ALL: [MessageOption; 20] = [
+    pub const ALL: [MessageOption; 21] = [
         MessageOption::Priority,
         MessageOption::Delay,
         MessageOption::Dedup,
@@ -181,6 +189,7 @@ impl MessageOption {
         MessageOption::Quiet,
         MessageOption::Limit,
         MessageOption::Group,
+        MessageOption::Behind,
         MessageOption::Coalesce,
         MessageOption::Debounce,
         MessageOption::Within,
@@ -195,8 +204,8 @@ impl MessageOption {
     /// All of them, as text.
     pub const TOLD: &'static str =
         "PRIORITY, DELAY, DEDUP, AFTER, WINDOW, BARRIER, RESULT, QUIET, LIMIT, \
-GROUP, COALESCE, DEBOUNCE, WITHIN, ATTEMPTS, FIRST, FACTOR, LONGEST, \
-JITTER, THEN or REVISION";
+GROUP, BEHIND, COALESCE, DEBOUNCE, WITHIN, ATTEMPTS, FIRST, FACTOR, \
+LONGEST, JITTER, THEN or REVISION";
 
     pub fn name(self) -> &'static str {
         match self {
@@ -210,6 +219,7 @@ JITTER, THEN or REVISION";
             MessageOption::Quiet => "QUIET",
             MessageOption::Limit => "LIMIT",
             MessageOption::Group => "GROUP",
+            MessageOption::Behind => "BEHIND",
             MessageOption::Coalesce => "COALESCE",
             MessageOption::Debounce => "DEBOUNCE",
             MessageOption::Within => "WITHIN",
@@ -235,6 +245,7 @@ JITTER, THEN or REVISION";
             b"QUIET" => MessageOption::Quiet,
             b"LIMIT" => MessageOption::Limit,
             b"GROUP" => MessageOption::Group,
+            b"BEHIND" => MessageOption::Behind,
             b"COALESCE" => MessageOption::Coalesce,
             b"DEBOUNCE" => MessageOption::Debounce,
             b"WITHIN" => MessageOption::Within,
@@ -264,6 +275,7 @@ impl MessageOption {
             MessageOption::Quiet => (0, 1),
             MessageOption::Limit => (0, 0),
             MessageOption::Group => (0, 0),
+            MessageOption::Behind => (0, 0),
             MessageOption::Coalesce => (0, 0),
             MessageOption::Debounce => (1, MAX_SPAN),
             MessageOption::Within => (1, MAX_SPAN),
@@ -318,6 +330,9 @@ pub struct Declared {
     /// A GROUP that ends in `*` is a prefix; the exact group, then the longest prefix, counts, else
     /// 1. Each GROUP once; returned sorted by GROUP.
     pub weights: Weights,
+    /// Outcome for messages that wait on a key of a held or dead message, or for `park` on a paused
+    /// key (clause 31): `wait`, `bury`, `cancel` or `park`.
+    pub behind: Behind,
 }
 
 impl Declared {
@@ -338,6 +353,7 @@ impl Declared {
             dead_ttl: Some(2_592_000_000_000),
             limits: Limits::default(),
             weights: Weights::default(),
+            behind: Behind::Wait,
         }
     }
 
@@ -353,17 +369,19 @@ impl Declared {
             dead_ttl: self.dead_ttl.unwrap_or(0),
             limits: self.limits.clone(),
             weights: self.weights.clone(),
+            behind: self.behind,
         }
     }
 
     /// The version of a queue's dump that the newest option came with.
-    pub const NEWEST: u8 = 5;
+    pub const NEWEST: u8 = 6;
 
     /// Appends the options that are not in the first version of a dump.
     pub fn dump_added(&self, out: &mut Vec<u8>) {
         number(out, self.dead_ttl.unwrap_or(0));
         bytes::string(out, &self.limits.bytes());
         bytes::string(out, &self.weights.bytes());
+        out.push(self.behind as u8);
     }
 
     /// Reads those that a dump of this version has.
@@ -380,6 +398,9 @@ impl Declared {
         }
         if version >= 5 {
             self.weights = Weights::restored(from, "WEIGHTS")?;
+        }
+        if version >= 6 {
+            self.behind = Behind::restored(from, "BEHIND")?;
         }
         Ok(())
     }
@@ -412,6 +433,7 @@ impl Declared {
             }
             QueueOption::Limits => self.limits = read_limits(from, what)?,
             QueueOption::Weights => self.weights = read_weights(from, what)?,
+            QueueOption::Behind => self.behind = Behind::read(from, what)?,
         }
         Ok(())
     }
@@ -434,6 +456,7 @@ impl Declared {
             QueueOption::DeadTtl => self.dead_ttl.unwrap_or(0).to_string(),
             QueueOption::Limits => self.limits.text(),
             QueueOption::Weights => self.weights.text(),
+            QueueOption::Behind => self.behind.name().to_owned(),
         }
     }
 }

@@ -23,8 +23,9 @@ pub enum Recorded {
     State,
     /// The queue is no longer durable.
     Forgotten,
-    /// Number of messages that the next call may make ready; what was due took the rest. Its
-    /// arguments: `READY STEPS`.
+    /// Number of messages that the next call may make ready, and of messages that it may park,
+    /// return, bury or cancel behind a failure, and their keys; what was due took the rest. Older
+    /// records have no MOVES and KEYS. Its arguments: `READY STEPS MOVES KEYS`.
     Budget,
 }
 

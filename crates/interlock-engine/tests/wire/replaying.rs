@@ -218,7 +218,8 @@ fn schedule(rng: &mut fastrand::Rng) {
 fn restored(rng: &mut fastrand::Rng) -> Vec<String> {
     let mut args = vec![rng.u64(1..90).to_string()];
     for _ in 0..rng.usize(1..4) {
-        let state = ["waiting", "held", "backing_off", "delayed", "dead"][rng.usize(..5)];
+        let states = ["waiting", "held", "backing_off", "delayed", "dead", "parked"];
+        let state = states[rng.usize(..6)];
         let (mark, time) = (rng.u8(..20), START + rng.u64(..200));
         let message = [
             "p 1 0 0 a",
@@ -285,7 +286,11 @@ pub fn random_call(
                             "longer 0 0 1 COALESCE a",
                             "p 1 0 2 b COALESCE n RESULT 70",
                             "q 1 0 4 b COALESCE n DEBOUNCE 9 WITHIN 30 FIRST 7",
-                        ][rng.usize(..10)],
+                            "p 2 0 1 a b BEHIND park",
+                            "p 2 0 3 a c BEHIND park ATTEMPTS 1 THEN hold",
+                            "p 1 0 3 b BEHIND bury ATTEMPTS 1 THEN hold",
+                            "p 1 0 1 a BEHIND cancel",
+                        ][rng.usize(..14)],
                     ));
                 }
             }
@@ -314,7 +319,11 @@ pub fn random_call(
                         "REPLACE MAXSIZE 4 MAXDEAD 1",
                         "REPLACE LIMITS *=1",
                         "CHANGE LIMITS x=1\x1fy=2",
-                    ][rng.usize(..4)],
+                        "CHANGE BEHIND park ATTEMPTS 1 THEN hold",
+                        "REPLACE BEHIND bury ATTEMPTS 1",
+                        "CHANGE BEHIND cancel",
+                        "CHANGE BEHIND wait",
+                    ][rng.usize(..8)],
                 ),
             ),
             1 => (Function::Pause, if rng.bool() { vec![] } else { words("a") }),

@@ -251,7 +251,7 @@ impl Waiter {
             slf,
             || batch.want(),
             |queue, wait, waker| batch.look(&queue.core, wait, waker),
-            |ended| errors::put_ended(py, ended, queue.bounds),
+            |ended| errors::put_ended(py, batch.call, queue.queue_name(), ended, queue.bounds),
         )?;
         queue.say(py)?;
         Ok(placed)
@@ -505,8 +505,8 @@ impl Queue {
     /// The id if there was room, else what to wait for room with: named once, for naming runs code
     /// of the user's, and an iterator of keys cannot be read twice.
     #[pyo3(signature = (
-        payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group, coalesce = None,
-        debounce = None, longest = None,
+        payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group, behind,
+        coalesce = None, debounce = None, longest = None,
     ))]
     #[allow(clippy::too_many_arguments)]
     fn _try_put_in_full<'py>(
@@ -522,12 +522,12 @@ impl Queue {
         quiet: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
         group: Option<&Bound<'py, PyAny>>,
+        behind: Option<&Bound<'py, PyAny>>,
         coalesce: Option<&Bound<'py, PyAny>>,
         debounce: Option<&Bound<'py, PyAny>>,
         longest: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.check_fork(py);
-        let coalesce = CoalesceArguments { coalesce, debounce, longest };
         let put = PutArguments {
             keys,
             shared,
@@ -538,28 +538,29 @@ impl Queue {
             quiet,
             limit,
             group,
-            coalesce,
+            behind,
+            coalesce: CoalesceArguments { coalesce, debounce, longest },
         };
         let named = Named::new(self, "put()", payload, &put)?;
         let refs = named.refs();
         let put = named.put(&refs);
         let mut payload = Some(payload.clone().unbind());
-        let placed = self.core.try_put(&put, &mut payload);
-        let answer = match placed.map_err(|ended| errors::put_ended(py, ended, self.bounds))? {
+        let name = self.queue_name();
+        let ended = |ended| errors::put_ended(py, "put()", name, ended, self.bounds);
+        let answer = match self.core.try_put(&put, &mut payload).map_err(ended)? {
             Ok(placed) => placed.id.into_pyobject(py)?.into_any(),
             Err(NoRoom::Full) => {
-                let batch = Batch::new("put()", &[put], vec![payload]);
-                Bound::new(py, batch)?.into_any()
+                Bound::new(py, Batch::new("put()", &[put], vec![payload]))?.into_any()
             }
-            Err(refused) => return Err(errors::refused(py, refused, self.bounds)),
+            Err(refused) => return Err(errors::refused(py, "put()", name, refused, self.bounds)),
         };
-        self.say(py)?;
-        Ok(answer)
+        self.say(py).map(|()| answer)
     }
 
     /// Creates a batch of one put, so that its arguments are read once.
     #[pyo3(signature = (
-        payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group, coalesce, debounce, longest,
+        payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group, behind,
+        coalesce, debounce, longest,
     ))]
     #[allow(clippy::too_many_arguments)]
     fn _batch_of_one<'py>(
@@ -574,11 +575,11 @@ impl Queue {
         quiet: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
         group: Option<&Bound<'py, PyAny>>,
+        behind: Option<&Bound<'py, PyAny>>,
         coalesce: Option<&Bound<'py, PyAny>>,
         debounce: Option<&Bound<'py, PyAny>>,
         longest: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Batch> {
-        let coalesce = CoalesceArguments { coalesce, debounce, longest };
         let put = PutArguments {
             keys,
             shared,
@@ -589,7 +590,8 @@ impl Queue {
             quiet,
             limit,
             group,
-            coalesce,
+            behind,
+            coalesce: CoalesceArguments { coalesce, debounce, longest },
         };
         let named = Named::new(self, "put_known()", payload, &put)?;
         let refs = named.refs();

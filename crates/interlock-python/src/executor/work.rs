@@ -354,7 +354,7 @@ impl Queue {
         let keywords = keywords.filter(|keywords| !keywords.bind(py).is_empty());
         future.get().prepare(slf.clone().unbind(), Call { function, arguments, keywords });
         let set_id = |id: u64| future.get().set_id(id);
-        slf.get().put_named(py, made.clone().unbind(), &named, None, set_id)?;
+        slf.get().put_named(py, made.clone().unbind(), "submit()", &named, None, set_id)?;
         Ok(made)
     }
 

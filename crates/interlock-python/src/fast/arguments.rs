@@ -9,9 +9,9 @@ use crate::runtime::once::Once;
 /// The arguments of a put by their place in [`NAMES`]; null where one was not given.
 pub(in crate::fast) type PutArguments = [*mut PyObject; NAMES.len()];
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "payload", "block", "timeout", "keys", "shared", "priority", "delay", "dedup", "barrier",
-    "quiet", "limit", "group",
+    "quiet", "limit", "group", "behind",
 ];
 pub(in crate::fast) const PAYLOAD: usize = 0;
 pub(in crate::fast) const BLOCK: usize = 1;
@@ -25,6 +25,7 @@ const BARRIER: usize = 8;
 const QUIET: usize = 9;
 pub(in crate::fast) const LIMIT: usize = 10;
 pub(in crate::fast) const GROUP: usize = 11;
+const BEHIND: usize = 12;
 /// Arguments that may be positional.
 const POSITIONAL: usize = 3;
 
@@ -156,16 +157,16 @@ impl Known {
             && self.options_are_usual(found[SHARED..].try_into().expect("as many as there are"))
     }
 
-    /// Returns whether `shared`, `priority`, `delay`, `dedup`, `barrier` and `quiet` say nothing. `limit` and `group`,
-    /// the last ones, may say anything.
+    /// Returns whether `shared` and all that follow it say nothing, except `limit` and `group`, which may say anything.
     #[inline]
-    pub fn options_are_usual(&self, options: &[*mut PyObject; 8]) -> bool {
+    pub fn options_are_usual(&self, options: &[*mut PyObject; 9]) -> bool {
         self.is_unsaid(options[0])
             && self.is_zero(options[PRIORITY - SHARED])
             && self.is_zero(options[DELAY - SHARED])
             && self.is_unsaid(options[DEDUP - SHARED])
             && self.is_no(options[BARRIER - SHARED])
             && self.is_no(options[QUIET - SHARED])
+            && self.is_unsaid(options[BEHIND - SHARED])
     }
 }
 

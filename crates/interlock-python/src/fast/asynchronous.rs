@@ -23,7 +23,7 @@ use crate::asyncio::coroutine::{Calls, Coroutine, Task};
 use crate::queue::wait;
 use crate::queue::Queue;
 
-/// The put of the asyncio face that does not wait: all nine arguments are positional.
+/// The put of the asyncio face that does not wait: all eleven arguments are positional.
 pub(in crate::fast) unsafe extern "C" fn try_put(
     slf: *mut PyObject,
     args: *const *mut PyObject,
@@ -35,7 +35,7 @@ pub(in crate::fast) unsafe extern "C" fn try_put(
         unsafe {
             let py = Python::assume_attached();
             let known = Known::get(py);
-            if count == 10 && names.is_null() {
+            if count == 11 && names.is_null() {
                 let queue = Borrowed::from_ptr(py, slf);
                 let queue = queue.cast_unchecked::<Queue>().get();
                 let options = std::array::from_fn(|i| *args.add(2 + i));

@@ -22,8 +22,8 @@ use crate::runtime::convert::Truth;
 
 pub(in crate::fast) const PUT_DOC: &std::ffi::CStr =
     c"put($self, payload, block=True, timeout=None, *, keys=None, \
-shared=None, priority=0, delay=0, dedup=None, barrier=False, quiet=False, limit=None, group=None, coalesce=None, \
-debounce=None, longest=None)
+shared=None, priority=0, delay=0, dedup=None, barrier=False, quiet=False, limit=None, group=None, \
+behind=None, coalesce=None, debounce=None, longest=None)
 --
 
 Puts a message and returns its id.
@@ -48,9 +48,14 @@ Args:
         and its id is returned.
     debounce: seconds after the last put of the name until the message takes its place.
     longest: seconds after the first put of the name, beyond which no put delays the message.
+    behind: what happens to the message while it waits on a key of a message that is held: wait, bury,
+        cancel or park, which also counts while the key is paused. Default: what the queue says. A
+        parked message may be overtaken on its other keys by what is put before it returns; on the key it
+        waits for, messages that park keep their order.
 
 Raises:
-    Full: there was no room in time.
+    Full: there was no room in time; or, at once, the message waits on a paused or stuck key and half of the
+        queue's bound is parked.
     ShutDown: the queue is shut down.
     WouldDeadlock: the caller is the only one that could make room.
     TypeError, ValueError: an argument is of a wrong type or out of its range; nothing was put.";
@@ -126,7 +131,7 @@ pub(in crate::fast) unsafe extern "C" fn put(
                     true => Truth(true),
                     false => Borrowed::from_ptr(py, found[BLOCK]).extract()?,
                 };
-                let [timeout, keys, shared, priority, delay, dedup, barrier, quiet, limit, group] =
+                let [timeout, keys, shared, priority, delay, dedup, barrier, quiet, limit, group, behind] =
                     std::array::from_fn(|i| given(TIMEOUT + i));
                 let id = queue._put(
                     py,
@@ -142,6 +147,7 @@ pub(in crate::fast) unsafe extern "C" fn put(
                     quiet.as_ref(),
                     limit.as_ref(),
                     group.as_ref(),
+                    behind.as_ref(),
                     None,
                     None,
                     None,

@@ -5,6 +5,7 @@ use interlock_core::limits::{MAX_KEYS, MAX_LIMIT_NAMES, MAX_TEXT};
 use interlock_core::queue::calls::coalesce::Coalesce;
 use interlock_core::queue::scheduler::Put;
 use interlock_core::queue::types::limits::BETWEEN;
+use interlock_core::queue::types::Behind;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -29,6 +30,7 @@ pub struct PutArguments<'a, 'py> {
     pub quiet: Option<&'a Bound<'py, PyAny>>,
     pub limit: Option<&'a Bound<'py, PyAny>>,
     pub group: Option<&'a Bound<'py, PyAny>>,
+    pub behind: Option<&'a Bound<'py, PyAny>>,
     pub coalesce: CoalesceArguments<'a, 'py>,
 }
 
@@ -52,6 +54,7 @@ pub struct Named<'py> {
     size: u64,
     limit: Vec<u8>,
     group: Vec<u8>,
+    behind: Option<Behind>,
     coalesce: Option<(KeyBytes<'py>, Times)>,
 }
 
@@ -105,6 +108,7 @@ impl<'py> Named<'py> {
             quiet: flag(put.quiet, call, "quiet")?,
             limit: limit_names(put.limit, || format!("{call}: limit"))?,
             group: group(put.group, || format!("{call}: group"))?,
+            behind: behind(put.behind, || format!("{call}: behind"))?,
             size: if queue.bounds.1 > 0 { size(queue, payload, || call.to_owned())? } else { 0 },
         })
     }
@@ -135,6 +139,7 @@ impl<'py> Named<'py> {
             quiet: self.quiet,
             limit: &self.limit,
             group: &self.group,
+            behind: self.behind,
             ..Put::default()
         }
     }
@@ -307,6 +312,22 @@ pub fn limit_names(
         return Err(PyValueError::new_err(text));
     }
     Ok(joined)
+}
+
+/// Reads the value of `behind`. `None`: as the queue says.
+pub fn behind(
+    value: Option<&Bound<'_, PyAny>>,
+    name: impl Fn() -> String,
+) -> PyResult<Option<Behind>> {
+    let Some(value) = value else { return Ok(None) };
+    let Ok(word) = value.cast::<PyString>() else {
+        return Err(wrong_type(&name(), value, "str"));
+    };
+    let word = word.to_cow().unwrap_or_default();
+    match Behind::ALL.into_iter().find(|one| one.word() == word) {
+        Some(behind) => Ok(Some(behind)),
+        None => Err(wrong_value(&name(), value, "wait, bury, cancel or park")),
+    }
 }
 
 /// One limit name, or a group, of the usual type, as the scheduler takes it. `None`: it is not one.

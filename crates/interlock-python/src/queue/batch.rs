@@ -6,7 +6,7 @@ use std::task::Waker;
 use interlock_core::key::{Key, KeyRef};
 use interlock_core::queue::calls::coalesce::Coalesce;
 use interlock_core::queue::scheduler::{Placed, Put};
-use interlock_core::queue::types::Time;
+use interlock_core::queue::types::{Behind, Time};
 use interlock_core::queue::waiting::waiters::{Wait, Want};
 use interlock_core::queue::Look;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -28,6 +28,7 @@ struct Kept {
     limit: Vec<u8>,
     group: Vec<u8>,
     coalesce: Option<(Key, Times)>,
+    behind: Option<Behind>,
 }
 
 /// One put or several, with their payloads until they are in the queue.
@@ -36,7 +37,7 @@ pub struct Batch {
     puts: Vec<Kept>,
     payloads: Mutex<Vec<Option<Py<PyAny>>>>,
     #[pyo3(get)]
-    call: &'static str,
+    pub call: &'static str,
 }
 
 impl Batch {
@@ -56,6 +57,7 @@ impl Batch {
             coalesce: put.coalesce.map(|&Coalesce { name, debounce, within, .. }| {
                 (Key::new(name), Times { debounce, within })
             }),
+            behind: put.behind,
         };
         Batch { puts: puts.iter().map(kept).collect(), payloads: Mutex::new(payloads), call }
     }
@@ -93,6 +95,7 @@ impl Batch {
                 limit: &put.limit,
                 group: &put.group,
                 coalesce: name.as_ref(),
+                behind: put.behind,
                 ..Put::default()
             })
             .collect();

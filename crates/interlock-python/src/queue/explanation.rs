@@ -3,7 +3,7 @@
 use interlock_core::queue::calls::roots::{Root, Roots};
 use interlock_core::queue::schedules::trace::Runner;
 use interlock_core::queue::schedules::trace_text::Schedule;
-use interlock_core::queue::types::{Blocker, Explained, LimitFull, Node, Stats};
+use interlock_core::queue::types::{Blocker, Explained, LimitFull, Node, ParkedUnder, Stats};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
@@ -21,7 +21,9 @@ fn to_node<'py>(py: Python<'py>, node: &Node) -> PyResult<Bound<'py, PyTuple>> {
         node.turn.as_ref().map(|turn| (PyBytes::new(py, &turn.group), turn.ready, turn.ahead));
     let limits: PyResult<Vec<_>> = node.limits.iter().map(|full| to_full(py, full)).collect();
     let blocked: PyResult<Vec<_>> = node.blocked.iter().map(|b| to_blocker(py, b)).collect();
-    (
+    let parked = node.parked.as_ref().map(|parked| to_parked(py, parked)).transpose()?;
+    // A tuple of 13 has no conversion.
+    let first = (
         node.id,
         node.state.word(),
         node.attempt,
@@ -32,10 +34,10 @@ fn to_node<'py>(py: Python<'py>, node: &Node) -> PyResult<Bound<'py, PyTuple>> {
         node.due_in.map(seconds),
         PyTuple::new(py, paused)?,
         PyTuple::new(py, limits?)?,
-        turn,
-        PyTuple::new(py, blocked?)?,
-    )
-        .into_pyobject(py)
+    );
+    let rest = (turn, parked, PyTuple::new(py, blocked?)?).into_pyobject(py)?;
+    let node = first.into_pyobject(py)?.as_sequence().concat(rest.as_sequence())?.to_tuple()?;
+    Ok(node)
 }
 
 fn to_full<'py>(py: Python<'py>, full: &LimitFull) -> PyResult<Bound<'py, PyTuple>> {
@@ -43,6 +45,12 @@ fn to_full<'py>(py: Python<'py>, full: &LimitFull) -> PyResult<Bound<'py, PyTupl
     let name = PyBytes::new(py, &full.name);
     let wait = full.wait.map(|micros| micros as f64 / 1e6);
     (name, full.most, full.leased, full.keeper, wait, holders).into_pyobject(py)
+}
+
+fn to_parked<'py>(py: Python<'py>, parked: &ParkedUnder) -> PyResult<Bound<'py, PyTuple>> {
+    let ParkedUnder { key, age, times, ahead, paused, behind } = parked;
+    let (key, behind) = (PyBytes::new(py, key), PyTuple::new(py, behind)?);
+    (key, *age as f64 / 1e6, times, ahead, paused, behind).into_pyobject(py)
 }
 
 fn to_blocker<'py>(py: Python<'py>, blocker: &Blocker) -> PyResult<Bound<'py, PyTuple>> {

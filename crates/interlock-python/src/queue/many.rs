@@ -37,7 +37,7 @@ impl Queue {
     ///     each_keys, each_shared: what a put of each payload would name, in their order: as many as
     ///         items. An entry is a key, an iterable of keys, or None. Instead of keys, or shared.
     ///     dedup: a callable of each payload, which gives its name or None.
-    ///     limit, group, coalesce: as for `put`, the same for all messages; or a callable of each payload.
+    ///     limit, group, behind, coalesce: as for `put`, the same for all messages; or a callable of each payload.
     ///     debounce, longest: as for `put`.
     ///
     /// Raises:
@@ -48,12 +48,13 @@ impl Queue {
         signature = (
             items, block = Truth(true), timeout = None, *, keys = None, shared = None,
             priority = None, delay = None, dedup = None, quiet = None, each_keys = None,
-            each_shared = None, limit = None, group = None, coalesce = None, debounce = None, longest = None,
+            each_shared = None, limit = None, group = None, behind = None, coalesce = None,
+            debounce = None, longest = None,
         ),
         text_signature = "($self, items, block=True, timeout=None, *, keys=None, shared=None, \
                           priority=0, delay=0, dedup=None, quiet=False, each_keys=None, \
-                          each_shared=None, limit=None, group=None, coalesce=None, debounce=None, \
-                          longest=None)"
+                          each_shared=None, limit=None, group=None, behind=None, coalesce=None, \
+                          debounce=None, longest=None)"
     )]
     #[allow(clippy::too_many_arguments)]
     fn put_many<'py>(
@@ -72,6 +73,7 @@ impl Queue {
         each_shared: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
         group: Option<&Bound<'py, PyAny>>,
+        behind: Option<&Bound<'py, PyAny>>,
         coalesce: Option<&Bound<'py, PyAny>>,
         debounce: Option<&Bound<'py, PyAny>>,
         longest: Option<&Bound<'py, PyAny>>,
@@ -91,6 +93,7 @@ impl Queue {
             quiet,
             limit,
             group,
+            behind,
             coalesce: CoalesceArguments { coalesce, debounce, longest },
         };
         if let Some(first) = self.quick_put_many(py, &mut payloads, &put) {
@@ -124,7 +127,8 @@ impl Queue {
                 Look::Sleep(_) => Ok(Err(Ended::TimedOut)),
             }
         })?;
-        let placed = placed.map_err(|ended| errors::put_ended(py, ended, self.bounds))?;
+        let placed =
+            placed.map_err(|ended| errors::put_ended(py, call, &self.name, ended, self.bounds))?;
         self.say(py)?;
         ids(py, placed.len(), placed.into_iter().map(|placed| placed.id))
     }
@@ -144,6 +148,7 @@ impl Queue {
         each_shared: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
         group: Option<&Bound<'py, PyAny>>,
+        behind: Option<&Bound<'py, PyAny>>,
         coalesce: Option<&Bound<'py, PyAny>>,
         debounce: Option<&Bound<'py, PyAny>>,
         longest: Option<&Bound<'py, PyAny>>,
@@ -160,6 +165,7 @@ impl Queue {
             quiet,
             limit,
             group,
+            behind,
             coalesce: CoalesceArguments { coalesce, debounce, longest },
         };
         let named = NamedBatch::new(self, &payloads, &put)?;

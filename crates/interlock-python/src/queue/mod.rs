@@ -132,6 +132,9 @@ impl Queue {
         if let Some(given) = numbers.get_item("weights")? {
             made.weights = read_declared(&given, "KeyedQueue(): weights")?;
         }
+        let given = numbers.get_item("behind")?;
+        let called = || "KeyedQueue(): behind".to_owned();
+        made.behind = arguments::behind(given.as_ref(), called)?.unwrap_or_default();
         let slow_wait = micros(slow_wait, "KeyedQueue(): slow_wait")?.min(LARGEST);
         let watch =
             Watch::new(Limits { depth: warn_depth, lane_depth: warn_lane_depth, slow_wait });
@@ -170,6 +173,15 @@ impl Queue {
         Ok(())
     }
 
+    /// Another value for what happens to messages behind a failure, from now on.
+    fn _set_behind(&self, py: Python<'_>, behind: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.check_fork(py);
+        let behind = arguments::behind(Some(behind), || "configure(): behind".to_owned())?;
+        let behind = behind.unwrap_or_default();
+        self.core.call(|scheduler, now| scheduler.set_behind(now, behind));
+        Ok(())
+    }
+
     /// A manual clock tells the queue when it is moved.
     fn _follow(slf: &Bound<'_, Self>, clock: &Bound<'_, ManualClock>) -> PyResult<()> {
         clock.get().follow(slf.as_any())
@@ -194,11 +206,13 @@ impl Queue {
         signature = (
             payload, block = Truth(true), timeout = None, *, keys = None, shared = None,
             priority = None, delay = None, dedup = None, barrier = None, quiet = None,
-            limit = None, group = None, coalesce = None, debounce = None, longest = None,
+            limit = None, group = None, behind = None, coalesce = None, debounce = None,
+            longest = None,
         ),
         text_signature = "($self, payload, block=True, timeout=None, *, keys=None, shared=None, \
                           priority=None, delay=None, dedup=None, barrier=None, quiet=None, \
-                          limit=None, group=None, coalesce=None, debounce=None, longest=None)"
+                          limit=None, group=None, behind=None, coalesce=None, debounce=None, \
+                          longest=None)"
     )]
     #[allow(clippy::too_many_arguments)]
     pub fn _put<'py>(
@@ -216,6 +230,7 @@ impl Queue {
         quiet: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
         group: Option<&Bound<'py, PyAny>>,
+        behind: Option<&Bound<'py, PyAny>>,
         coalesce: Option<&Bound<'py, PyAny>>,
         debounce: Option<&Bound<'py, PyAny>>,
         longest: Option<&Bound<'py, PyAny>>,
@@ -231,17 +246,19 @@ impl Queue {
             quiet,
             limit,
             group,
+            behind,
             coalesce,
         };
         let named = Named::new(self, "put()", payload, &put)?;
         let timeout = wait_time(block, timeout, "put()")?;
-        self.put_named(py, payload.clone().unbind(), &named, timeout, |_| ()).map(|put| put.id)
+        self.put_named(py, payload.clone().unbind(), "put()", &named, timeout, |_| ())
+            .map(|put| put.id)
     }
 
     /// The id, whether the dedup string was known, and whether a payload was replaced.
     #[pyo3(signature = (
-        payload, block, timeout, keys, shared, priority, delay, dedup, barrier, quiet, limit, group, coalesce,
-        debounce, longest,
+        payload, block, timeout, keys, shared, priority, delay, dedup, barrier, quiet, limit, group, behind,
+        coalesce, debounce, longest,
     ))]
     #[allow(clippy::too_many_arguments)]
     fn _put_known<'py>(
@@ -259,6 +276,7 @@ impl Queue {
         quiet: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
         group: Option<&Bound<'py, PyAny>>,
+        behind: Option<&Bound<'py, PyAny>>,
         coalesce: Option<&Bound<'py, PyAny>>,
         debounce: Option<&Bound<'py, PyAny>>,
         longest: Option<&Bound<'py, PyAny>>,
@@ -274,11 +292,13 @@ impl Queue {
             quiet,
             limit,
             group,
+            behind,
             coalesce,
         };
         let named = Named::new(self, "put_known()", payload, &put)?;
         let timeout = wait_time(block, timeout, "put_known()")?;
-        let put = self.put_named(py, payload.clone().unbind(), &named, timeout, |_| ())?;
+        let payload = payload.clone().unbind();
+        let put = self.put_named(py, payload, "put_known()", &named, timeout, |_| ())?;
         Ok((put.id, put.known, put.replaced))
     }
 
@@ -384,6 +404,7 @@ impl Queue {
         &self,
         py: Python<'_>,
         payload: Py<PyAny>,
+        call: &str,
         named: &Named<'_>,
         timeout: Option<u64>,
         placed_as: impl FnOnce(u64),
@@ -396,6 +417,7 @@ impl Queue {
             Ok(Ok(placed)) => Ok(placed),
             Ok(Err(core::scheduler::NoRoom::TooLarge)) => Err(Ended::TooLarge),
             Ok(Err(core::scheduler::NoRoom::Differs(differs))) => Err(Ended::Differs(differs)),
+            Ok(Err(core::scheduler::NoRoom::Stuck)) => Err(Ended::Parked),
             Ok(Err(core::scheduler::NoRoom::Full)) if timeout == Some(0) => Err(Ended::TimedOut),
             Ok(Err(core::scheduler::NoRoom::Full)) => {
                 let (mut blocked, mut stuck) = (None, None);
@@ -415,7 +437,8 @@ impl Queue {
             }
             Err(ended) => Err(ended),
         };
-        let placed = placed.map_err(|ended| errors::put_ended(py, ended, self.bounds))?;
+        let placed =
+            placed.map_err(|ended| errors::put_ended(py, call, &self.name, ended, self.bounds))?;
         // Before anything else may run: a consumer may already have it.
         placed_as(placed.id);
         self.say(py)?;

@@ -5,6 +5,7 @@ use interlock_core::key::KeyRef;
 use interlock_core::queue::calls::coalesce::Coalesce;
 use interlock_core::queue::scheduler::Put;
 use interlock_core::queue::types::limits::names_of;
+use interlock_core::queue::types::Behind;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
@@ -13,7 +14,8 @@ use crate::queue::named_batch::{BatchArguments, NamedBatch};
 use crate::queue::Queue;
 
 /// Keys, shared keys, priority, seconds of delay, dedup string, whether it is a barrier, and quiet,
-/// limit names, joined, and group; coalescing name, seconds of debounce, and its longest time (0, 0: not debounced).
+/// limit names, joined, group, and its outcome behind a failure, if it names one; coalescing name, seconds
+/// of debounce, and its longest time (0, 0: not debounced).
 type Names<'py> = (
     Bound<'py, PyTuple>,
     Bound<'py, PyTuple>,
@@ -24,6 +26,7 @@ type Names<'py> = (
     bool,
     Bound<'py, PyBytes>,
     String,
+    Option<&'static str>,
     Option<(Bound<'py, PyBytes>, f64, f64)>,
 );
 
@@ -64,6 +67,7 @@ impl Queue {
         quiet: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
         group: Option<&Bound<'py, PyAny>>,
+        behind: Option<&Bound<'py, PyAny>>,
         coalesce: Option<&Bound<'py, PyAny>>,
         debounce: Option<&Bound<'py, PyAny>>,
         longest: Option<&Bound<'py, PyAny>>,
@@ -79,6 +83,7 @@ impl Queue {
             quiet,
             limit,
             group,
+            behind,
             coalesce,
         };
         let named = Named::new(self, call, payload, &put)?;
@@ -102,6 +107,7 @@ impl Queue {
         quiet: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
         group: Option<&Bound<'py, PyAny>>,
+        behind: Option<&Bound<'py, PyAny>>,
         coalesce: Option<&Bound<'py, PyAny>>,
         debounce: Option<&Bound<'py, PyAny>>,
         longest: Option<&Bound<'py, PyAny>>,
@@ -118,6 +124,7 @@ impl Queue {
             quiet,
             limit,
             group,
+            behind,
             coalesce,
         };
         let named = NamedBatch::new(self, &payloads, &put)?;
@@ -130,12 +137,14 @@ fn names<'py>(py: Python<'py>, put: &Put<'_>) -> PyResult<Names<'py>> {
     let (delay, dedup) = (put.delay as f64 / 1e6, put.dedup.map(str::to_owned));
     let limit = PyBytes::new(py, put.limit);
     let group = String::from_utf8_lossy(put.group).into_owned();
+    let behind = put.behind.map(Behind::word);
     let coalesce = put.coalesce.map(|coalesce| {
         let seconds = |micros: u64| micros as f64 / 1e6;
         let Coalesce { name, debounce, within, .. } = *coalesce;
         (PyBytes::new(py, name), seconds(debounce), seconds(within))
     });
-    Ok((keys, shared, put.priority, delay, dedup, put.barrier, put.quiet, limit, group, coalesce))
+    let Put { priority, barrier, quiet, .. } = *put;
+    Ok((keys, shared, priority, delay, dedup, barrier, quiet, limit, group, behind, coalesce))
 }
 
 fn tuple<'py>(py: Python<'py>, keys: &[KeyRef<'_>]) -> PyResult<Bound<'py, PyTuple>> {

@@ -5,13 +5,14 @@
 use interlock_core::key::KeyRef;
 use interlock_core::queue::calls::coalesce::Coalesce;
 use interlock_core::queue::scheduler::Put;
+use interlock_core::queue::types::Behind;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::fast;
 use crate::queue::arguments::{
-    called, check_keys, dedup, delay, group, limit_names, name_of, priority, size, times,
+    behind, called, check_keys, dedup, delay, group, limit_names, name_of, priority, size, times,
     with_dedup, CoalesceArguments, Times,
 };
 use crate::queue::Queue;
@@ -41,6 +42,8 @@ pub struct BatchArguments<'a, 'py> {
     pub group: Option<&'a Bound<'py, PyAny>>,
     /// A name for all, or a callable of each payload; and the times of all.
     pub coalesce: CoalesceArguments<'a, 'py>,
+    /// A word for all, or a callable of each payload.
+    pub behind: Option<&'a Bound<'py, PyAny>>,
 }
 
 /// The same arguments, checked; it owns the objects from which keys are borrowed.
@@ -60,6 +63,8 @@ pub struct NamedBatch<'py> {
     /// The coalescing name of each, or of none.
     coalesce: Vec<Option<KeyBytes<'py>>>,
     times: Times,
+    /// The value of all, or of each.
+    behind: Vec<Option<Behind>>,
 }
 
 /// An argument once its callable was called.
@@ -244,6 +249,7 @@ impl<'py> NamedBatch<'py> {
             group: Vec::new(),
             coalesce: Vec::new(),
             times: times(&put.coalesce, put.delay, CALL)?,
+            behind: Vec::new(),
         };
         let mut keys = Values::new(put.keys, put.each_keys, payloads, "keys")?;
         if queue.plain && put.names_only_keys() {
@@ -272,6 +278,16 @@ impl<'py> NamedBatch<'py> {
         }
         named.limit = texts(put.limit, "limit", payloads, |value, name| limit_names(value, name))?;
         named.group = texts(put.group, "group", payloads, |value, name| group(value, name))?;
+        named.behind = match put.behind {
+            Some(callable) if callable.is_callable() => {
+                let name = |i: usize| format!("{CALL}: behind(items[{i}])");
+                let one = |(i, payload): (usize, &Bound<'py, PyAny>)| {
+                    behind(said(called(callable, payload)?).as_ref(), || name(i))
+                };
+                payloads.iter().enumerate().map(one).collect::<PyResult<_>>()?
+            }
+            same => vec![behind(same, || format!("{CALL}: behind"))?],
+        };
         if queue.bounds.1 > 0 {
             let one = |(i, payload): (usize, &Bound<'py, PyAny>)| {
                 size(queue, payload, || format!("{CALL}: items[{i}]"))
@@ -300,6 +316,11 @@ impl<'py> NamedBatch<'py> {
             quiet: self.quiet,
             limit: text_of(&self.limit, i),
             group: text_of(&self.group, i),
+            behind: match self.behind[..] {
+                [] => None,
+                [same] => same,
+                ref each => each[i],
+            },
             coalesce: names.get(i).and_then(Option::as_ref),
             ..Put::default()
         };
@@ -371,6 +392,7 @@ impl BatchArguments<'_, '_> {
             self.quiet,
             self.limit,
             self.group,
+            self.behind,
             coalesce,
             debounce,
             longest,

@@ -118,8 +118,9 @@ impl Queue {
         self.check_fork(py);
         let new = self.core.requeue(id.0);
         self.say(py)?;
-        new.map_err(|ended| errors::put_ended(py, ended, self.bounds))?
-            .map_err(|refused| errors::refused(py, refused, self.bounds))
+        let (call, name) = ("requeue()", self.queue_name());
+        new.map_err(|ended| errors::put_ended(py, call, name, ended, self.bounds))?
+            .map_err(|refused| errors::refused(py, call, name, refused, self.bounds))
     }
 
     /// Drops a dead letter. Returns false if the id is unknown.
@@ -315,12 +316,12 @@ impl Queue {
         explanation::stats_to_python(py, &stats, ages)
     }
 
-    /// (held ids, paused keys, delayed ids, leased ids), each at most `limit` long.
+    /// (held ids, paused keys, delayed ids, leased ids, parked ids), each at most `limit` long.
     fn _undrained<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Bound<'py, PyTuple>> {
-        let (held, paused, delayed, leased) =
+        let (held, paused, [delayed, leased, parked]) =
             self.core.call(|scheduler, _| scheduler.undrained(limit));
         let paused: Vec<_> = paused.iter().map(|key| PyBytes::new(py, key)).collect();
-        (held, paused, delayed, leased).into_pyobject(py)
+        (held, paused, delayed, leased, parked).into_pyobject(py)
     }
 
     /// Refuses further puts; gets continue until everything is settled. With `immediate`, messages

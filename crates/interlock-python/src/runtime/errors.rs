@@ -93,17 +93,40 @@ pub fn differs(Differs { message, what, earlier }: Differs) -> PyErr {
     ))
 }
 
-pub fn refused(py: Python<'_>, refused: NoRoom, bounds: (usize, u64)) -> PyErr {
+/// A put of a message that could be parked, while half of a bound of the queue is.
+fn half_is_parked(py: Python<'_>, call: &str, queue: &str) -> PyErr {
+    let text = format!(
+        "{call}: half of the queue's bound is parked behind paused or held keys; resume or settle those \
+         (interlock queue roots {queue})"
+    );
+    raise(py, &FULL, "Full", text)
+}
+
+pub fn refused(
+    py: Python<'_>,
+    call: &str,
+    queue: &str,
+    refused: NoRoom,
+    bounds: (usize, u64),
+) -> PyErr {
     match refused {
         NoRoom::Full => full(py, bounds.0, bounds.1),
         NoRoom::TooLarge => too_large(bounds.0, bounds.1),
         NoRoom::Differs(why) => differs(why),
+        NoRoom::Stuck => half_is_parked(py, call, queue),
     }
 }
 
 /// A put that ended without its message being queued.
-pub fn put_ended(py: Python<'_>, ended: Ended, bounds: (usize, u64)) -> PyErr {
+pub fn put_ended(
+    py: Python<'_>,
+    call: &str,
+    queue: &str,
+    ended: Ended,
+    bounds: (usize, u64),
+) -> PyErr {
     match ended {
+        Ended::Parked => half_is_parked(py, call, queue),
         Ended::ShutDown => shut_down(py),
         // Only a get is ever stuck.
         Ended::TimedOut | Ended::Stuck => full(py, bounds.0, bounds.1),

@@ -411,4 +411,4 @@ OFTEN_LEFT = 10
 """Number of returns at which a stored timer is reported, which is never dropped."""
 PATIENCE = 5.0
 PAUSES = (0.0, 0.05, 0.2)
-UNSETTLED = frozenset(("delayed", "waiting", "ready", "leased", "backing_off", "held"))
+UNSETTLED = frozenset(("delayed", "waiting", "ready", "leased", "backing_off", "held", "parked"))

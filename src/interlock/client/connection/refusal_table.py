@@ -225,6 +225,14 @@ REFUSALS = (
         "A put would replace the payload of a message that has other keys, another priority or other limits",
         raises="ValueError",
     ),
+    Refusal(
+        "STUCK",
+        "raise",
+        "Redis, Valkey, hub",
+        "Half of the queue's bound is parked behind paused or stuck keys, and this put could park more (clause 31)",
+        advice="resume its paused keys, and settle what was held: interlock queue roots NAME shows both",
+        raises="Full",
+    ),
     Refusal("SEALED", "raise", "Redis, Valkey, hub", "The queue is sealed", raises="ShutDown"),
     Refusal(
         "UNKNOWN",

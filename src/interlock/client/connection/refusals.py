@@ -26,6 +26,10 @@ class OutOfMemory(Full):
     """The server is at its memory limit; calls do not wait for that, except for room in a queue."""
 
 
+class HalfParked(Full):
+    """Half of a queue's bound is parked, which does not end by itself: no call waits for it."""
+
+
 class UnknownDedup(EngineUnavailable):
     """The queue does not know the dedup string behind which a message was to be put."""
 
@@ -50,6 +54,11 @@ def error_of(error: Refused, function: str, key: str, address: str) -> Exception
     name = key[4:-1]
     if code == "FULL":
         return Full(f"queue {name!r} is full: {text}")
+    if code == "STUCK":
+        return HalfParked(
+            f"{function}(): half of the queue's bound is parked behind paused or held keys; resume "
+            f"or settle those (interlock queue roots {name})"
+        )
     if code == "OOM" and function in GROWING:
         return OutOfMemory(
             f"{address} is at its memory limit and takes no puts until messages are settled "

@@ -17,7 +17,7 @@ from interlock.explanation import Explanation
 from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Put, QueuedMessage, State, Stats
 from interlock.retry import Retry, Seconds
 from interlock.roots import Roots
-from interlock.runtime.concurrency import Limits, Names, Weights
+from interlock.runtime.concurrency import Behind, Limits, Names, Weights
 from interlock.runtime.limits import MAX_WALKED
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class RemoteQueue(Generic[T]):
         *,
         keys: Keys | None = None, shared: Keys | None = None, priority: int = 0, delay: Seconds = 0,
         dedup: str | None = None, barrier: bool = False, quiet: bool = False,
-        limit: Names | None = None, group: str | None = None,
+        limit: Names | None = None, group: str | None = None, behind: Behind | None = None,
         coalesce: Key | None = None, debounce: Seconds | None = None,
         longest: Seconds | None = None, retry: Retry | None = None, result_ttl: Seconds = 0,
     ) -> int:  # fmt: skip
@@ -74,13 +74,16 @@ class RemoteQueue(Generic[T]):
 
         Args:
             limit, group: names of limits, and the name of a group; see ``KeyedQueue.put``.
+            behind: what happens to it while it waits on a key behind a message that is held; see
+                ``KeyedQueue.put``. Default: what the queue says.
             coalesce, debounce, longest: a name whose newest message is given the payload; see
                 ``KeyedQueue.put``.
             retry: the message's own retry policy. Default: the queue's.
             result_ttl: seconds for which its result is kept after settlement. Default 0: not.
 
         Raises:
-            Full: there was no room in time; or the engine is at its memory limit.
+            Full: there was no room in time; or the engine is at its memory limit; or, at once, the
+                message waits on a paused or stuck key and half of the queue's bound is parked.
             ShutDown: the queue is sealed, or this handle closed.
             PayloadError: the payload cannot be encoded; nothing was put.
             TypeError, ValueError: an argument is of a wrong type or out of its range; nothing was
@@ -90,7 +93,8 @@ class RemoteQueue(Generic[T]):
         done = self._sessions.put(
             self._handle, "put()", payload, block, timeout,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
-            limit=limit, group=group, coalesce=coalesce, debounce=debounce, longest=longest,
+            limit=limit, group=group, behind=behind,
+            coalesce=coalesce, debounce=debounce, longest=longest,
         )  # fmt: skip
         return done.id
 
@@ -102,7 +106,7 @@ class RemoteQueue(Generic[T]):
         *,
         keys: Keys | None = None, shared: Keys | None = None, priority: int = 0, delay: Seconds = 0,
         dedup: str | None = None, barrier: bool = False, quiet: bool = False,
-        limit: Names | None = None, group: str | None = None,
+        limit: Names | None = None, group: str | None = None, behind: Behind | None = None,
         coalesce: Key | None = None, debounce: Seconds | None = None,
         longest: Seconds | None = None, retry: Retry | None = None, result_ttl: Seconds = 0,
     ) -> Put:  # fmt: skip
@@ -111,13 +115,15 @@ class RemoteQueue(Generic[T]):
         return self._sessions.put(
             self._handle, "put_known()", payload, block, timeout,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
-            limit=limit, group=group, coalesce=coalesce, debounce=debounce, longest=longest,
+            limit=limit, group=group, behind=behind,
+            coalesce=coalesce, debounce=debounce, longest=longest,
         )  # fmt: skip
 
     def put_nowait(
         self, payload: T, *, keys: Keys | None = None, shared: Keys | None = None,
         priority: int = 0, delay: Seconds = 0, dedup: str | None = None, barrier: bool = False,
         quiet: bool = False, limit: Names | None = None, group: str | None = None,
+        behind: Behind | None = None,
         coalesce: Key | None = None, debounce: Seconds | None = None,
         longest: Seconds | None = None, retry: Retry | None = None, result_ttl: Seconds = 0,
     ) -> int:  # fmt: skip
@@ -125,7 +131,8 @@ class RemoteQueue(Generic[T]):
         done = self._sessions.put(
             self._handle, "put_nowait()", payload, False, None,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
-            limit=limit, group=group, coalesce=coalesce, debounce=debounce, longest=longest,
+            limit=limit, group=group, behind=behind,
+            coalesce=coalesce, debounce=debounce, longest=longest,
         )  # fmt: skip
         return done.id
 
@@ -145,6 +152,7 @@ class RemoteQueue(Generic[T]):
         each_shared: Iterable[Keys | None] | None = None,
         limit: Names | Callable[[T], Names | None] | None = None,
         group: str | Callable[[T], str | None] | None = None,
+        behind: Behind | Callable[[T], Behind | None] | None = None,
         coalesce: Key | Callable[[T], Key | None] | None = None,
         debounce: Seconds | None = None,
         longest: Seconds | None = None,
@@ -158,7 +166,7 @@ class RemoteQueue(Generic[T]):
         done = self._run(
             self._handle, self._handle.put_many, items, block, timeout,
             keys, shared, priority, delay, dedup, quiet, each_keys, each_shared, limit, group,
-            coalesce, debounce, longest,
+            behind, coalesce, debounce, longest,
         )  # fmt: skip
         return [put.id for put in done]
 
@@ -291,6 +299,7 @@ class RemoteQueue(Generic[T]):
         dead_ttl: Seconds | None = None,
         limits: Limits | None = None,
         weights: Weights | None = None,
+        behind: Behind | None = None,
         # /wire
         retry: Retry | None = None,
     ) -> DeclaredOptions:
@@ -324,6 +333,7 @@ class RemoteQueue(Generic[T]):
             dead_ttl=dead_ttl,
             limits=limits,
             weights=weights,
+            behind=behind,
             # /wire
             retry=retry,
         )
@@ -457,7 +467,7 @@ class RemoteQueue(Generic[T]):
         It waits in the server, and checks again at least every ten seconds.
 
         Raises:
-            NotDrained: the time is over; the error names the held, paused, delayed or leased
+            NotDrained: the time is over; the error names the held, paused, parked, delayed, leased
                 messages.
         """
         self._run(self._handle, self._operations.join, timeout)
@@ -516,7 +526,8 @@ class RemoteQueue(Generic[T]):
     def _state_of(self, id: int) -> str:
         """Return the state of a message, by its id.
 
-        ``"delayed"``, ``"waiting"``, ``"ready"``, ``"leased"``, ``"backing_off"`` or ``"held"`` if
+        ``"delayed"``, ``"waiting"``, ``"ready"``, ``"leased"``, ``"backing_off"``, ``"held"``
+        or ``"parked"`` if
         it is unsettled; ``"dead"``; ``"acked"``, ``"cancelled"`` or ``"skipped"`` while its result
         is kept (``result_ttl``); else ``"gone"``: it is settled, or never existed.
         """

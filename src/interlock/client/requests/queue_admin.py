@@ -412,7 +412,8 @@ class Operations:
 
     def _not_drained(self, session: Session[Any]) -> Request[NotDrained]:
         """Return the error that names the remaining messages, from a scan of all unsettled ones."""
-        by_state: dict[str, set[int]] = {"held": set(), "delayed": set(), "leased": set()}
+        states = ("held", "delayed", "leased", "parked")
+        by_state: dict[str, set[int]] = {state: set() for state in states}
         waiting: list[int] = []
         cursor = b""
         while cursor != b"0":
@@ -422,13 +423,13 @@ class Operations:
                     by_state[one.state].add(one.id)
                 elif len(waiting) < _EXPLAINED:
                     waiting.append(one.id)
-        held, delayed, leased = (_first(by_state[name]) for name in by_state)
+        held, delayed, leased, parked = (_first(by_state[name]) for name in by_state)
         paused: set[bytes] = set()
         if (yield from self.stats(session)).get("paused"):
             for id in waiting:
                 explained = yield from self.explain(session, "id", id, 1)
                 paused |= set(explained.nodes[0].paused if explained else ())
-        return NotDrained(held, _first(paused), delayed, leased)
+        return NotDrained(held, _first(paused), delayed, leased, parked)
 
     # -- Operating ----------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock import _core
 from interlock.client.connection.call import Engine
-from interlock.client.connection.refusals import OutOfMemory
+from interlock.client.connection.refusals import HalfParked, OutOfMemory
 from interlock.client.request import Argument, Refused, Request
 from interlock.client.requests import waiting as wait
 from interlock.client.requests.coalesced_puts import Send
@@ -24,7 +24,7 @@ from interlock.client.wire.declaration import Declaration
 from interlock.errors import EngineUnavailable, Full, InterlockError, ShutDown
 from interlock.message import Key, Keys, Put
 from interlock.retry import Retry, Seconds, seconds
-from interlock.runtime.concurrency import Names
+from interlock.runtime.concurrency import Behind, Names
 from interlock.runtime.limits import MAX_BATCH, MAX_CALL, MAX_PAYLOAD
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ class Puts:
         window: float | None = None,
         limit: Names | None = None,
         group: str | None = None,
+        behind: Behind | None = None,
         coalesce: Key | None = None,
         debounce: Seconds | None = None,
         longest: Seconds | None = None,
@@ -113,7 +114,7 @@ class Puts:
             result = seconds(result_ttl, "put(): result_ttl")
         named = self._names._named_put(
             "put()", payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group,
-            coalesce, debounce, longest,
+            behind, coalesce, debounce, longest,
         )  # fmt: skip
         message = self._written(payload, "put()", named, retry, result, window)
         if block and timeout is None:
@@ -152,7 +153,9 @@ class Puts:
             raise
         except (InterlockError, ValueError) as error:
             if len(sends) == 1:
-                is_full = isinstance(error, Full) and not isinstance(error, OutOfMemory)
+                is_full = isinstance(error, Full) and not isinstance(
+                    error, OutOfMemory | HalfParked
+                )
                 if not is_full or wait.over(sends[0].end):
                     raise
                 sends[0].alone = True
@@ -199,6 +202,7 @@ class Puts:
         each_shared: Iterable[Keys | None] | None = None,
         limit: Names | Callable[[Any], Names | None] | None = None,
         group: str | Callable[[Any], str | None] | None = None,
+        behind: Behind | Callable[[Any], Behind | None] | None = None,
         coalesce: Key | Callable[[Any], Key | None] | None = None,
         debounce: Seconds | None = None,
         longest: Seconds | None = None,
@@ -211,7 +215,7 @@ class Puts:
             )
         each = self._names._named_many(
             payloads, keys, shared, each_keys, each_shared, priority, delay, dedup, quiet, limit,
-            group, coalesce, debounce, longest,
+            group, behind, coalesce, debounce, longest,
         )  # fmt: skip
         messages = [
             self._written(payload, "put_many()", named)
@@ -235,10 +239,12 @@ class Puts:
         result: float = 0,
         window: float | None = None,
     ) -> wire.Message:
-        keys, shared, priority, delay, dedup, barrier, quiet, limit, group, coalesce = named
+        keys, shared, priority, delay, dedup, barrier, quiet, limit, group, behind, coalesce = named
         options: tuple[Argument, ...] = ()
         # The common case: all as expected, nothing to check.
-        said = priority or delay or dedup is not None or barrier or quiet or limit or group
+        said = (
+            priority or delay or dedup is not None or barrier or quiet or limit or group or behind
+        )
         if said or result or retry is not None or coalesce is not None:
             options = wire.put_options(
                 priority=priority,
@@ -251,6 +257,7 @@ class Puts:
                 retry=retry,
                 limit=limit,
                 group=group,
+                behind=behind,
                 coalesce=coalesce,
             )
         try:
@@ -280,7 +287,7 @@ class Puts:
                 within = max(end - time.monotonic(), _SHORTEST)
             try:
                 done = yield from wire.put(engine, session, key, messages, seconds, within)
-            except OutOfMemory:
+            except (OutOfMemory, HalfParked):
                 raise
             except Full:
                 if wait.over(end):

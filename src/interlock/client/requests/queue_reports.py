@@ -28,7 +28,7 @@ from interlock.client.wire.records import Stored
 LONGEST = 15.0
 """Maximum seconds between two checks."""
 _EXPLAINED = 20
-_WAITS = {"waiting", "ready", "backing_off", "held"}
+_WAITS = {"waiting", "ready", "backing_off", "held", "parked"}
 
 
 class Watch:

@@ -20,7 +20,7 @@ from interlock.client.wire.flat_reply import Parts
 from interlock.client.wire.messages import Sleep, first, micros
 from interlock.client.wire.records import Dropped, Letter, NewKeys, Stored, Version
 from interlock.client.wire.worker_directory import Announced, Asked
-from interlock.explanation import Blocker, ExplainNode, Explanation, FullLimit, Turn
+from interlock.explanation import Blocker, ExplainNode, Explanation, FullLimit, Parked, Turn
 from interlock.message import Stats
 from interlock.roots import Found, Roots
 from interlock.runtime.limits import MAX_BATCH, MAX_HISTORY
@@ -480,6 +480,7 @@ def _node(parts: Parts) -> ExplainNode:
     limits = tuple(_full(parts) for _ in range(parts.number()))
     has_turn = parts.number() > 0
     turn = Turn(parts.text(), parts.number(), parts.number()) if has_turn else None
+    parked = _parked(parts) if parts.number() else None
     blocked = tuple(_blocker(parts) for _ in range(parts.number()))
     return ExplainNode(
         id=id,
@@ -494,6 +495,7 @@ def _node(parts: Parts) -> ExplainNode:
         blocked=blocked,
         limits=limits,
         turn=turn,
+        parked=parked,
     )
 
 
@@ -502,6 +504,13 @@ def _full(parts: Parts) -> FullLimit:
     next_in = parts.seconds()
     holders = tuple(int(id) for id in parts.some(parts.number()))
     return FullLimit(name, most, leased, keeper, next_in, holders)
+
+
+def _parked(parts: Parts) -> Parked:
+    key, since = parts.take(), parts.seconds()
+    times, ahead, paused = parts.number(), parts.number(), parts.take() == b"1"
+    behind = tuple(int(id) for id in parts.some(parts.number()))
+    return Parked(key, since or 0.0, times, ahead, paused, behind)
 
 
 def _blocker(parts: Parts) -> Blocker:

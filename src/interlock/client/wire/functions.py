@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, TypedDict
 
 from interlock.retry import Retry, Seconds
-from interlock.runtime.concurrency import Limits, Weights
+from interlock.runtime.concurrency import Behind, Limits, Weights
 
 
 class Option(NamedTuple):
@@ -35,6 +35,7 @@ OPTIONS = (
     Option("DEAD_TTL", "dead_ttl", 1_000_000_000_000_000, micros=True, unbounded=True),
     Option("LIMITS", "limits", limits=True),
     Option("WEIGHTS", "weights", weights=True),
+    Option("BEHIND", "behind", words=("wait", "bury", "cancel", "park")),
 )
 """Options other than the retry policy."""
 
@@ -106,4 +107,5 @@ class DeclaredOptions(TypedDict, total=False):
     dead_ttl: Seconds | None
     limits: Limits
     weights: Weights
+    behind: Behind
     retry: Retry

@@ -16,6 +16,7 @@ from interlock.client.wire.bad_reply import NOT_UNDERSTOOD, nonsense, understood
 from interlock.failure import kept
 from interlock.message import Kind, Put
 from interlock.retry import Retry
+from interlock.runtime.concurrency import Behind
 from interlock.runtime.limits import MAX_BATCH, MAX_CALL, MAX_ERROR, MAX_PAYLOAD
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ def put_options(
     retry: Retry | None = None,
     limit: bytes = b"",
     group: str = "",
+    behind: Behind | None = None,
     coalesce: tuple[bytes, float, float] | None = None,
 ) -> tuple[Argument, ...]:
     """Return the names and values of a put; defaults are left out.
@@ -155,6 +157,8 @@ def put_options(
         found += ["LIMIT", limit]
     if group:
         found += ["GROUP", group.encode()]
+    if behind is not None:
+        found += ["BEHIND", behind]
     if coalesce is not None:
         name, debounce, longest = coalesce
         found += ["COALESCE", name]

@@ -37,7 +37,7 @@ class Stored:
     """The options of its put that differ from the defaults, by the names of `il1_put`."""
 
     state: str
-    """delayed, waiting, ready, leased, backing_off or held; dead for a dead letter."""
+    """delayed, waiting, ready, leased, backing_off, held or parked; dead for a dead letter."""
 
     due: int | None
     """The end of its delay or backoff, or the time of death, µs since 1970; else None."""

@@ -204,6 +204,7 @@ impl<P> Scheduler<P> {
                 let told = self.leases.told(place);
                 let lease = self.end_lease(place);
                 self.ran_out(&lease, told, budget);
+                self.moves(budget);
             }
         }
         left

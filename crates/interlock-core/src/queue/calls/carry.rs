@@ -7,9 +7,10 @@
 //! use interlock_core::queue::types::{Options, State};
 //!
 //! let mut scheduler = Scheduler::by_time(Options::default(), |_: &&str| 0);
-//! scheduler.start(1_000);
-//! let (id, state) = scheduler.carry_in(&Put::default(), "mail", 3, "no route", Stands::Held);
-//! assert_eq!(state, State::Held);
+//! let (_, mut budget) = scheduler.start(1_000);
+//! let put = Put::default();
+//! let (id, state) = scheduler.carry_in(&put, "mail", 3, "no route", Stands::Held, &mut budget);
+//! assert_eq!(state, Some(State::Held));
 //! let seen = scheduler.seen(id).unwrap();
 //! assert_eq!((seen.attempt, seen.error), (3, Some("no route")));
 //! ```
@@ -20,9 +21,18 @@ use crate::key::Key;
 use crate::queue::parts::dead::Dead;
 use crate::queue::parts::groups::Front;
 use crate::queue::parts::ready::Ticket;
-use crate::queue::scheduler::{Put, Scheduler};
-use crate::queue::types::message::{GROUPED, KEYED};
+use crate::queue::scheduler::{Budget, Put, Scheduler};
+use crate::queue::types::message::{GROUPED, KEYED, RETURNED};
 use crate::queue::types::{State, Time};
+
+/// Data that a message brings from the queue it comes from.
+pub(in crate::queue) struct Carried<'a> {
+    pub attempt: u32,
+    /// Its last error; empty: none.
+    pub error: &'a str,
+    /// It was held, or backed off.
+    pub stops: bool,
+}
 
 /// The state of a message in the queue it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +47,9 @@ pub enum Stands {
 
 impl<P> Scheduler<P> {
     /// Queues a message that is new, with its attempt and its last error (empty: none), and returns
-    /// its id and state. A message that was held or backing off waits if another one is in front of
-    /// it: it had been in front, and must get there before it can stop again.
+    /// its id and state; `None`: it was buried or cancelled behind a message that is held. A message that was
+    /// held or backing off waits if another one is in front of it: it had been in front, and must get there
+    /// before it can stop again.
     pub fn carry_in(
         &mut self,
         put: &Put<'_>,
@@ -46,30 +57,28 @@ impl<P> Scheduler<P> {
         attempt: u32,
         error: &str,
         stands: Stands,
-    ) -> (u64, State) {
+        budget: &mut Budget,
+    ) -> (u64, Option<State>) {
         debug_assert!(self.numbers.are_times(), "of a queue that several processes share");
         // As it enters it may be ready, and it is taken back from there. The end of the plain line is
         // where it then surely is, whatever its priority. Those of groups are found anywhere.
         let stops = matches!(stands, Stands::Held | Stands::BackingOff(_));
         let delay = u64::from(matches!(stands, Stands::Delayed(_)));
-        let priority = if stops && put.group.is_empty() { 0 } else { put.priority };
-        let id = self.enter(&Put { priority, delay, ..*put }, Some(payload));
-        let at = self.records.find(id).expect("it has just entered");
-        self.records.set_priority(at, put.priority);
-        if attempt > 1 {
-            self.records.set_attempt(at, attempt);
-            self.amend_attempt(attempt);
-        }
-        if !error.is_empty() {
-            self.records.set_error(at, error);
-        }
+        let own_priority = put.priority;
+        let priority = if stops && put.group.is_empty() { 0 } else { own_priority };
+        let carried = Carried { attempt, error, stops };
+        let put = Put { priority, delay, ..*put };
+        let id = self.enter_as(&put, Some(payload), Some(&carried));
+        let Some(at) = self.records.find(id) else { return (id, None) };
+        self.records.set_priority(at, own_priority);
         let ready = self.records[at].state == Some(State::Ready);
         match stands {
             Stands::Delayed(due) => self.change_delay(at, due),
             Stands::Held if ready => {
                 self.take_back(at);
-                self.records.set_stopped(at, State::Held);
-                self.counts.held_one(id);
+                self.hold(at);
+                self.become_stuck(at);
+                self.moves(budget);
             }
             Stands::BackingOff(until) if ready => {
                 self.take_back(at);
@@ -77,7 +86,19 @@ impl<P> Scheduler<P> {
             }
             _ => {}
         }
-        (id, self.records[at].state.expect("it is unsettled"))
+        (id, self.records[at].state)
+    }
+
+    pub(in crate::queue) fn set_carried(&mut self, at: u32, carried: &Carried<'_>) {
+        if carried.attempt > 1 {
+            self.records.set_attempt(at, carried.attempt);
+        }
+        if !carried.error.is_empty() {
+            self.records.set_error(at, carried.error);
+        }
+        if carried.stops || carried.attempt > 1 {
+            self.records.mark(at, RETURNED);
+        }
     }
 
     /// Keeps a dead letter that died elsewhere, behind those that there are; its id.
@@ -115,6 +136,7 @@ impl<P> Scheduler<P> {
             died_at: died_at.min(self.now),
             limit: put.limit.to_vec(),
             group: put.group.to_vec(),
+            behind: put.behind,
             payload,
         });
         id

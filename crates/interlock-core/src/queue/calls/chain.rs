@@ -140,7 +140,8 @@ impl<P> Scheduler<P> {
 
     /// Prepares a search for these messages. `None`: none of them has a place.
     fn search(&self, stuck: &[u64]) -> Option<Search> {
-        let stands = |at: &u32| self.records[*at].state != Some(State::Delayed);
+        let stands =
+            |at: &u32| !matches!(self.records[*at].state, Some(State::Delayed | State::Parked));
         let mut targets: Vec<u32> =
             stuck.iter().filter_map(|&id| self.records.find(id)).filter(stands).collect();
         // Which of several chains is found must not hang on the random order of a set (clause 20).
@@ -202,6 +203,14 @@ impl<P> Scheduler<P> {
         let may_start = !matches!(message.state, Some(State::Leased | State::Held));
         if may_start && self.gate.refuses(at, &search.closed) {
             search.found = Some(at);
+            return;
+        }
+        if message.state == Some(State::Parked) {
+            // It has no place before those that shut its key are settled.
+            let under = self.parked.parking(at).and_then(|parking| parking.under.as_ref());
+            for stuck in under.into_iter().flat_map(|key| self.parked.stuck_on(key.as_bytes())) {
+                search.add(stuck, at);
+            }
             return;
         }
         if message.state != Some(State::Waiting) || sequence < search.floor() {

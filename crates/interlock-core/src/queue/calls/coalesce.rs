@@ -21,6 +21,7 @@ use hashbrown::hash_map::Entry;
 use hashbrown::HashMap;
 
 use crate::key::KeyRef;
+use crate::queue::calls::carry::Carried;
 use crate::queue::parts::counts::Happened;
 use crate::queue::parts::feed::Change;
 use crate::queue::parts::index::table;
@@ -103,6 +104,12 @@ impl Coalescing {
             self.newest.insert(name.clone(), id);
         }
         self.named.insert(id, Named { name, revision, latest });
+    }
+
+    /// A message was put and settled at once. An older one of its name is not the newest any more.
+    pub fn passed(&mut self, name: &[u8]) {
+        self.newest.remove(name);
+        self.changes += 1;
     }
 
     /// A lease ended: its message may be one whose payload a put replaces.
@@ -323,7 +330,11 @@ impl<P> Scheduler<P> {
     ) -> Result<Placed, NoRoom> {
         let mut needs = Needs::default();
         self.add_named(&mut needs, 0, *put, put.size).map_err(NoRoom::Differs)?;
-        self.room_for(&needs)?;
+        let room = self.room_for(&needs);
+        if !needs.is_nothing() && room != Err(NoRoom::TooLarge) {
+            self.room_behind(std::slice::from_ref(put))?;
+        }
+        room?;
         Ok(self.place_named(put, payload))
     }
 
@@ -341,13 +352,18 @@ impl<P> Scheduler<P> {
                 *payload = Some(old);
                 Placed { id, known: false, replaced: true }
             }
-            (_, new) => Placed { id: self.enter_named(put, new), known: false, replaced: false },
+            (_, new) => Placed { id: self.enter_as(put, new, None), known: false, replaced: false },
         }
     }
 
     /// Enters as a new message, with its name as its first key.
-    pub(in crate::queue) fn enter_named(&mut self, put: &Put<'_>, payload: Option<P>) -> u64 {
-        let Some(coalesce) = put.coalesce else { return self.enter_at_once(put, payload) };
+    pub(in crate::queue) fn enter_named(
+        &mut self,
+        put: &Put<'_>,
+        payload: Option<P>,
+        carried: Option<&Carried<'_>>,
+    ) -> u64 {
+        let Some(coalesce) = put.coalesce else { return self.enter_at_once(put, payload, carried) };
         let Coalesce { name, debounce, within, revision } = *coalesce;
         let keys: Vec<KeyRef<'_>> =
             std::iter::once(KeyRef::new(name)).chain(put.keys.iter().copied()).collect();
@@ -356,10 +372,15 @@ impl<P> Scheduler<P> {
             (debounce, 0) => (debounce, 0),
             _ => (debounce.min(within), self.now.saturating_add(within)),
         };
-        let id = self.enter_at_once(&Put { keys: &keys, delay, ..*put }, payload);
-        let at = self.records.find(id).expect("it has just entered");
-        self.records.add_extra(at);
-        self.coalescing.insert(id, name, revision, latest, true);
+        let id = self.enter_at_once(&Put { keys: &keys, delay, ..*put }, payload, carried);
+        match self.records.find(id) {
+            Some(at) => {
+                self.records.add_extra(at);
+                self.coalescing.insert(id, name, revision, latest, true);
+            }
+            // It has gone already, with one that is held.
+            None => self.coalescing.passed(name),
+        }
         id
     }
 
@@ -367,9 +388,14 @@ impl<P> Scheduler<P> {
     /// when it is leased, except the time to which a debounce delays it.
     pub fn replace(&mut self, Newest(at): Newest, put: &Put<'_>, payload: P) -> (u64, P) {
         let id = self.records[at].id;
-        self.counts.take_bytes(self.size_of(Newest(at)));
+        let before = self.size_of(Newest(at));
+        self.counts.take_bytes(before);
         let old = self.records.replace_payload(at, payload, put.size);
-        self.counts.add_bytes(self.size_of(Newest(at)));
+        let size = self.size_of(Newest(at));
+        self.counts.add_bytes(size);
+        if self.records[at].state == Some(State::Parked) {
+            self.parked.resize(before, size);
+        }
         self.records.begin_again(at);
         let named = self.coalescing.named.get_mut(&id).expect("it has a name");
         named.revision = named.revision.saturating_add(1);

@@ -12,10 +12,6 @@ use crate::queue::scheduler::{Budget, Put, Scheduler, CALL_LIMIT};
 use crate::queue::schedules::trace::Call;
 use crate::queue::types::{State, Time};
 
-fn refs(keys: &[Key]) -> Vec<KeyRef<'_>> {
-    keys.iter().map(|key| KeyRef::new(key.as_bytes())).collect()
-}
-
 impl<P> Scheduler<P> {
     /// Starts a put, a lease or an ack as `begin` does. Most find that nothing can be due yet, which they see
     /// by one comparison: each of these three calls lowers `earliest_due` where it brings something that
@@ -86,6 +82,7 @@ impl<P> Scheduler<P> {
             || self.ready.has_late()
             || self.barriers.is_opening()
             || self.pauses.is_returning()
+            || self.parked.has_moves()
     }
 
     #[cold]
@@ -95,6 +92,7 @@ impl<P> Scheduler<P> {
         self.unblock_granted(budget);
         self.open_gates(budget);
         self.return_aside(budget);
+        self.moves(budget);
         let mut left = self.expire_batches(CALL_LIMIT, budget);
         while left > 0 && self.apply_next(budget) {
             left -= 1;
@@ -115,12 +113,14 @@ impl<P> Scheduler<P> {
         if let Some(place) = self.leases.next_expired(now) {
             let lease = self.end_lease(place);
             self.ran_out(&lease, Told::Assumed, budget);
+            self.moves(budget);
         } else if let Some(due) = due(self.backoffs.first()) {
             self.end_backoff(due.owner);
             self.note(Change::Due, due.owner, 0);
             self.make_ready(due.owner);
         } else if let Some(due) = due(self.delays.first()) {
-            self.fall_due(due.owner);
+            self.fall_due(due.owner, budget);
+            self.moves(budget);
         } else {
             return false;
         }
@@ -178,22 +178,23 @@ impl<P> Scheduler<P> {
     }
 
     /// A delay is over: the message takes its sequence and its place.
-    fn fall_due(&mut self, at: u32) {
+    fn fall_due(&mut self, at: u32, budget: &mut Budget) {
         let delayed = self.end_delay(at);
         let sequence = self.numbers.draw(self.now);
         self.records.set_sequence(at, sequence);
         self.numbers.note(sequence, self.now);
         self.watch.fell_due(self.records[at].id, self.now);
-        let (keys, shared) = (refs(&delayed.keys), refs(&delayed.shared));
-        self.place(at, sequence, &keys, &shared);
-        self.note(Change::Due, at, 0);
+        self.come(at, delayed, Change::Due, false, budget);
     }
 
-    /// Counts the keys of a message, delayed or not.
+    /// Counts the keys of a message, whether it is in its lanes or not.
     pub(in crate::queue) fn key_count(&self, at: u32) -> usize {
         let message = &self.records[at];
-        let delayed = self.delays.key_count(message.id);
-        delayed.unwrap_or_else(|| self.lanes.edges_of(message.first_edge).count())
+        match message.state {
+            Some(State::Delayed) => self.delays.key_count(message.id).unwrap_or(0),
+            Some(State::Parked) => self.parked.parking(at).map_or(0, |one| one.keys.count()),
+            _ => self.lanes.edges_of(message.first_edge).count(),
+        }
     }
 
     /// Only applies what is due.

@@ -11,13 +11,16 @@ use crate::queue::parts::counts::Happened;
 use crate::queue::parts::feed::Change;
 use crate::queue::parts::numbers::Numbers;
 use crate::queue::parts::watch::Watch;
-use crate::queue::scheduler::{Budget, Handle, NoRoom, Scheduler};
+use crate::queue::scheduler::{Budget, Handle, NoRoom, Put, Scheduler};
 use crate::queue::schedules::trace::Call;
+use crate::queue::types::message::RETURNED;
 use crate::queue::types::{Options, Then, Time};
 
 /// Joins the errors of a message into one text. Arguments: the text so far, the new error, the attempt that
 /// failed, the time.
 pub type JoinErrors = fn(Option<&str>, &str, u32, Time) -> Box<str>;
+/// Finds the newest error in such a text.
+pub type NewestError = fn(&str) -> &str;
 
 /// State that only a queue that serves several processes has.
 #[derive(Debug)]
@@ -26,6 +29,7 @@ pub(in crate::queue) struct EngineSide<P> {
     weigh: Option<fn(&P) -> u64>,
     /// The function that makes the error of an attempt one with those before it.
     join: Option<JoinErrors>,
+    newest: Option<NewestError>,
     /// The next call is a part of one that has begun: what is due was applied, and this is left to it.
     carried: Option<Budget>,
     /// True while somebody waits for messages to be settled; and the ids of those that were.
@@ -33,6 +37,8 @@ pub(in crate::queue) struct EngineSide<P> {
     settled: Vec<u64>,
     /// The last call to lease got nothing, and set messages aside.
     pub set_aside: bool,
+    /// Messages that were cancelled with others, whose payloads are to be dropped.
+    pub cancelled: Vec<(u64, P)>,
 }
 
 impl<P> Default for EngineSide<P> {
@@ -40,10 +46,12 @@ impl<P> Default for EngineSide<P> {
         EngineSide {
             weigh: None,
             join: None,
+            newest: None,
             carried: None,
             notes_settled: false,
             settled: Vec::new(),
             set_aside: false,
+            cancelled: Vec::new(),
         }
     }
 }
@@ -83,8 +91,15 @@ impl<P> Scheduler<P> {
     }
 
     /// From now on the errors of all attempts are kept, as `join` makes one text of them.
-    pub fn keep_errors(&mut self, join: JoinErrors) {
-        self.engine.join = Some(join);
+    pub fn keep_errors(&mut self, join: JoinErrors, newest: NewestError) {
+        (self.engine.join, self.engine.newest) = (Some(join), Some(newest));
+    }
+
+    /// The error of the last attempt that failed.
+    pub(in crate::queue) fn newest_error(&self, at: u32) -> Box<str> {
+        let failing = self.records.failing(at);
+        let error = failing.and_then(|failing| failing.error.as_deref()).unwrap_or_default();
+        self.engine.newest.map_or(error, |newest| newest(error)).into()
     }
 
     /// Keeps the error of an attempt that failed.
@@ -186,6 +201,7 @@ impl<P> Scheduler<P> {
         self.end_lease(handle.place);
         self.counts.note(Happened::Released);
         self.note(Change::Release, at, handle.token);
+        self.records.mark(at, RETURNED);
         self.make_ready(at);
         Ok(())
     }
@@ -196,6 +212,7 @@ impl<P> Scheduler<P> {
         self.end_lease(handle.place);
         self.counts.note(Happened::Released);
         self.note(Change::Defer, at, handle.token);
+        self.records.mark(at, RETURNED);
         match delay {
             0 => self.make_ready(at),
             _ => self.back_off(at, self.now.saturating_add(delay)),
@@ -248,7 +265,18 @@ impl<P> Scheduler<P> {
     /// Checks whether a dead letter, put again, would find room (clause 11).
     pub fn requeue_room(&self, id: u64) -> Option<Result<(), NoRoom>> {
         let dead = self.dead.get(id)?;
-        Some(self.room(1, self.engine.weight(&dead.payload).unwrap_or(dead.size)))
+        let size = self.engine.weight(&dead.payload).unwrap_or(dead.size);
+        let room = self.room(1, size);
+        if room == Err(NoRoom::TooLarge) || !self.parked.is_busy() {
+            return Some(room);
+        }
+        let refs = |shared: bool| -> Vec<KeyRef<'_>> {
+            let keys = dead.keys.iter().filter(|(_, s)| *s == shared);
+            keys.map(|(key, _)| KeyRef::new(key.as_bytes())).collect()
+        };
+        let (keys, shared) = (refs(false), refs(true));
+        let put = Put { keys: &keys, shared: &shared, size, behind: dead.behind, ..Put::default() };
+        Some(self.room_behind(&[put]).and(room))
     }
 
     /// Replaces the payload of a dead letter, and returns the old one; `None` if the id is unknown.
@@ -287,6 +315,7 @@ impl<P> Scheduler<P> {
         self.dedup.set_window(options.dedup_window);
         self.declare_limits(options.limits.clone());
         self.declare_weights(options.weights.clone());
+        self.declare_behind(options.behind);
         self.options = options;
         self.earliest_due = 0;
     }

@@ -197,6 +197,12 @@ impl<P> Scheduler<P> {
                 }
                 _ => Vec::new(),
             },
+            parked: match message.state {
+                Some(State::Parked) => {
+                    self.parked_under(at, now, |stuck| self.name_all(stuck, walk))
+                }
+                _ => None,
+            },
             blocked: match message.state {
                 Some(State::Waiting) => self.blockers(at, walk),
                 _ => Vec::new(),
@@ -245,7 +251,7 @@ impl<P> Scheduler<P> {
     /// All that was put before a barrier holds it up; what is leased says most, so it comes first.
     fn before_barrier(&self, at: u32, walk: &mut Walk) -> Blocker {
         let sequence = self.records.sequence(at);
-        let placed = self.counts.unsettled() - self.delays.len() as u64;
+        let placed = self.placed_count();
         let (ahead, exact) = self.barriers.messages_before(sequence, placed, &mut walk.steps);
         let [leased, mut others] = walk.placed.take().unwrap_or_else(|| self.look_around(walk));
         let before = |all: &[(u64, u32)], most: usize, walk: &mut Walk| {
@@ -281,7 +287,7 @@ impl<P> Scheduler<P> {
         if self.numbers.are_times() && self.counts.unsettled() <= LOOKED_THROUGH {
             for (at, message) in self.records.all() {
                 match message.state {
-                    None | Some(State::Delayed) => {}
+                    None | Some(State::Delayed | State::Parked) => {}
                     Some(State::Leased) => leased.push((message.id, at)),
                     Some(_) => others.push((message.id, at)),
                 }
@@ -313,7 +319,8 @@ impl<P> Scheduler<P> {
             }
             walk.steps = walk.steps.saturating_sub(1);
             from = id + 1;
-            let placed = !matches!(self.records[at].state, Some(State::Delayed | State::Leased));
+            let state = self.records[at].state;
+            let placed = !matches!(state, Some(State::Delayed | State::Parked | State::Leased));
             if placed && self.records.sequence(at) < sequence {
                 found.push((id, at));
             }

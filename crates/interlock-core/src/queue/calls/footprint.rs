@@ -20,6 +20,7 @@ impl<P> Scheduler<P> {
             + self.backoffs.bytes()
             + self.delays.bytes()
             + self.gate.bytes()
+            + self.parked.table_bytes()
     }
 
     /// Bytes of what is kept beside the messages: errors, dedup strings, dead letters without their

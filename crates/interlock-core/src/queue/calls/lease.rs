@@ -27,8 +27,8 @@ use crate::queue::parts::leases::Lease;
 use crate::queue::parts::watch::Event;
 use crate::queue::scheduler::{Budget, Handle, Scheduler};
 use crate::queue::schedules::trace::Call;
-use crate::queue::types::message::{BARRIER, QUIET};
-use crate::queue::types::{Retry, State, Then, Time};
+use crate::queue::types::message::{BARRIER, QUIET, RETURNED};
+use crate::queue::types::{Retry, Then, Time};
 
 /// The token is not, or no longer, that of a lease: nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,9 @@ impl<P> Scheduler<P> {
         let at = self.leases.end_standing(handle, self.now).ok_or(LeaseLost)?;
         self.free_slots(at);
         self.counts.note(Happened::Acked);
-        Ok(self.settle_showing(at, &mut budget, show))
+        let payload = self.settle_showing(at, &mut budget, show);
+        self.moves(&mut budget);
+        Ok(payload)
     }
 
     /// Ends the lease of a message that was not handled: it is retried, or given up (clauses 9,
@@ -105,7 +107,9 @@ impl<P> Scheduler<P> {
             self.begin(now, || Call::Nack { token: handle.token, delay, error: error.to_owned() });
         let at = self.leased(handle)?;
         self.end_lease(handle.place);
-        Ok(self.fail(at, Failure::Nack { delay, error }, &mut budget))
+        let failed = self.fail(at, Failure::Nack { delay, error }, &mut budget);
+        self.moves(&mut budget);
+        Ok(failed)
     }
 
     /// The message cannot be handled: a dead letter at once.
@@ -115,7 +119,9 @@ impl<P> Scheduler<P> {
         let at = self.leased(handle)?;
         self.end_lease(handle.place);
         self.note_error(at, reason);
-        Ok(self.give_up(at, Then::Dead, reason, &mut budget))
+        let failed = self.give_up(at, Then::Dead, reason, &mut budget);
+        self.moves(&mut budget);
+        Ok(failed)
     }
 
     /// The message was not handled, and another attempt is of no use: as if they were used up
@@ -123,7 +129,9 @@ impl<P> Scheduler<P> {
     pub fn exhaust(&mut self, now: Time, handle: Handle, error: &str) -> Result<Failed, LeaseLost> {
         let mut budget =
             self.begin(now, || Call::Exhaust { token: handle.token, error: error.to_owned() });
-        self.exhaust_within(handle, error, &mut budget)
+        let failed = self.exhaust_within(handle, error, &mut budget);
+        self.moves(&mut budget);
+        failed
     }
 
     /// The handler never started: same place, same attempt (clause 9).
@@ -132,6 +140,7 @@ impl<P> Scheduler<P> {
         let at = self.leased(handle)?;
         self.end_lease(handle.place);
         self.counts.note(Happened::Released);
+        self.records.mark(at, RETURNED);
         self.make_ready(at);
         Ok(())
     }
@@ -175,6 +184,7 @@ impl<P> Scheduler<P> {
             let (failed, error) = (Failed::Again { attempt, after: 0 }, EXPIRED.to_owned());
             self.watch.push(Event::Failed { id, attempt, failed, error });
         }
+        self.records.mark(at, RETURNED);
         self.make_ready(at);
     }
 
@@ -215,6 +225,7 @@ impl<P> Scheduler<P> {
         self.counts.note(Happened::Retried);
         self.note_failure(Change::Retry, at, error);
         self.records.set_attempt(at, attempt + 1);
+        self.records.mark(at, RETURNED);
         if after == 0 {
             self.make_ready(at);
         } else {
@@ -233,31 +244,32 @@ impl<P> Scheduler<P> {
         error: &str,
         budget: &mut Budget,
     ) -> Failed {
-        let attempt = self.records.attempt(at);
-        let failed = if then == Then::Hold || self.dead.full() {
-            self.records.set_stopped(at, State::Held);
-            self.counts.held_one(self.records[at].id);
+        let (id, attempt) = (self.records[at].id, self.records.attempt(at));
+        if then == Then::Hold || self.dead_full() {
+            self.hold(at);
             self.note_failure(Change::Hold, at, error);
-            Failed::Held
-        } else {
-            self.note_failure(Change::Dead, at, error);
-            Failed::Dead
-        };
-        self.note_failed(at, attempt, failed);
-        if failed == Failed::Dead {
-            self.bury_message(at, budget);
+            self.note_failed(at, attempt, Failed::Held);
+            self.become_stuck(at);
+            return Failed::Held;
         }
-        failed
+        if self.begins_to_die(at, self.feed.ended, error, budget) {
+            // As if it were held, as long as others are to go with it.
+            let failed =
+                if self.records.find(id) == Some(at) { Failed::Held } else { Failed::Dead };
+            let error = error.to_owned();
+            self.watch.push(Event::Failed { id, attempt, failed, error });
+            return failed;
+        }
+        self.note_failure(Change::Dead, at, error);
+        self.note_failed(at, attempt, Failed::Dead);
+        self.bury_message(at, budget);
+        Failed::Dead
     }
 
     /// Removes a message from its lanes and stores it as a dead letter.
     pub(in crate::queue) fn bury_message(&mut self, at: u32, budget: &mut Budget) {
+        let keys = self.keys_of(at);
         let message = &self.records[at];
-        let lanes = &self.lanes;
-        let keys = lanes
-            .edges_of(message.first_edge)
-            .map(|(_, edge)| (lanes.lane(edge.lane()).key.clone(), edge.shared()))
-            .collect();
         let (id, priority, flags) = (message.id, message.priority, message.flags);
         let failing = self.records.take_failing(at);
         let size = self.records.extra(at).map_or(0, |extra| extra.size);
@@ -275,6 +287,7 @@ impl<P> Scheduler<P> {
             died_at: self.now,
             limit: self.gate.names_of(at),
             group: self.gate.groups.text_of(at).to_vec(),
+            behind: self.records.own_behind(at),
             payload: (),
         };
         let payload = self.settle(at, budget).expect("an unsettled message has its payload");
@@ -288,7 +301,7 @@ impl<P> Scheduler<P> {
         own.map_or_else(|| queue.clone(), |own| own.over(queue))
     }
 
-    fn note_failed(&mut self, at: u32, attempt: u32, failed: Failed) {
+    pub(in crate::queue) fn note_failed(&mut self, at: u32, attempt: u32, failed: Failed) {
         let error = self.records.failing(at).and_then(|failing| failing.error.as_deref());
         let (id, error) = (self.records[at].id, error.unwrap_or_default().to_owned());
         self.watch.push(Event::Failed { id, attempt, failed, error });
@@ -311,6 +324,7 @@ impl Dead<()> {
             died_at,
             limit,
             group,
+            behind,
             ..
         } = self;
         Dead {
@@ -327,6 +341,7 @@ impl Dead<()> {
             died_at,
             limit,
             group,
+            behind,
             payload,
         }
     }

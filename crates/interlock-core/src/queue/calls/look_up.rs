@@ -20,19 +20,21 @@ impl<P> Scheduler<P> {
     }
 
     /// Returns what keeps the queue from draining: held ids, what is paused, delayed ids, leased
-    /// ids; at most `limit` of each, ids rising.
-    pub fn undrained(&self, limit: usize) -> (Vec<u64>, Vec<Vec<u8>>, Vec<u64>, Vec<u64>) {
+    /// ids, parked ids; at most `limit` of each, ids rising.
+    pub fn undrained(&self, limit: usize) -> (Vec<u64>, Vec<Vec<u8>>, [Vec<u64>; 3]) {
         let (mut delayed, mut leased) = (Vec::new(), Vec::new());
+        let parked = self.parked.parkings().filter(|(_, one)| one.under.is_some());
+        let mut parked: Vec<u64> = parked.map(|(at, _)| self.records[at].id).take(limit).collect();
         delayed.extend(self.delays.ids().take(limit));
         leased
             .extend(self.leases.all().map(|(_, lease)| self.records[lease.message].id).take(limit));
         let held = self.counts.held_ids().take(limit).collect();
-        [&mut delayed, &mut leased].into_iter().for_each(|ids| ids.sort_unstable());
+        [&mut delayed, &mut leased, &mut parked].into_iter().for_each(|ids| ids.sort_unstable());
         let mut paused: Vec<Vec<u8>> = Vec::new();
         self.scan_paused(0, limit, |key| paused.push(key.to_vec()));
         paused.truncate(limit);
         paused.sort_unstable();
-        (held, paused, delayed, leased)
+        (held, paused, [delayed, leased, parked])
     }
 
     /// Ids of what a consumer leases, rising.

@@ -109,10 +109,16 @@ impl<P> Scheduler<P> {
         self.begin_usual(now, || {
             Call::PutMany(puts.clone().map(|put| PutCall::from(&put)).collect())
         });
-        self.room(ends.len(), 0)?;
+        let room = self.room(ends.len(), 0);
+        let looks = self.parked.is_busy();
+        if looks && room != Err(NoRoom::TooLarge) {
+            let puts: Vec<Put<'_>> = puts.clone().collect();
+            self.room_behind(&puts)?;
+        }
+        room?;
         debug_assert!(!self.numbers.are_times(), "their ids follow each other");
         let first = self.numbers.next();
-        if self.enter_unnoticed(ends.len() as u64) {
+        if !looks && self.enter_unnoticed(ends.len() as u64) {
             for ((id, put), payload) in (first..).zip(puts).zip(payloads.drain(..)) {
                 let flags = if put.keys.is_empty() { 0 } else { KEYED };
                 let new = Message { id, payload: Some(payload), flags, ..Message::default() };
@@ -123,7 +129,7 @@ impl<P> Scheduler<P> {
             }
         } else {
             for (put, payload) in puts.zip(payloads.drain(..)) {
-                self.enter_at_once(&put, Some(payload));
+                self.enter_at_once(&put, Some(payload), None);
             }
         }
         Ok(first)

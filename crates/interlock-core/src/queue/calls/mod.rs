@@ -11,6 +11,7 @@
 //! | `lease` | calls by the holder of a lease: ack, nack, reject, release, extend |
 //! | `operate` | calls by an operator: cancel, revoke, retry, skip, bury, requeue, pause |
 //! | `due` | applying what falls due |
+//! | `behind` | what happens to messages behind a failure |
 //! | `carry` | taking over the state of a replaced queue |
 //! | `footprint` | memory: counted, and reduced when empty |
 //! | `look_up` | questions that change nothing |
@@ -19,6 +20,7 @@
 //! | `roots` | what holds messages up, and how many |
 
 pub mod batch;
+pub mod behind;
 pub mod carry;
 pub mod chain;
 pub mod coalesce;

@@ -51,14 +51,26 @@ impl<P> Scheduler<P> {
     pub fn cancel(&mut self, now: Time, id: u64) -> Option<P> {
         let mut budget = self.begin(now, || Call::Cancel { id });
         let at = self.records.find(id)?;
-        self.cancel_at(at, &mut budget)
+        let payload = self.cancel_at(at, &mut budget);
+        self.moves(&mut budget);
+        payload
     }
 
     pub(in crate::queue) fn cancel_at(&mut self, at: u32, budget: &mut Budget) -> Option<P> {
+        self.cancel_for(at, "", budget)
+    }
+
+    /// Like `cancel_at`, for this reason.
+    pub(in crate::queue) fn cancel_for(
+        &mut self,
+        at: u32,
+        why: &str,
+        budget: &mut Budget,
+    ) -> Option<P> {
         let message = &self.records[at];
         let (state, flags) = (message.state?, message.flags);
         if state != State::Leased {
-            self.note(Change::Cancel, at, 0);
+            self.note_told(Change::Cancel, at, 0, why);
         }
         match state {
             State::Leased => return None,
@@ -66,8 +78,8 @@ impl<P> Scheduler<P> {
                 self.end_delay(at);
             }
             State::BackingOff => self.end_backoff(at),
-            State::Held => self.counts.held_no_more(self.records[at].id),
-            State::Waiting | State::Ready => {}
+            State::Held => self.end_hold(at),
+            State::Waiting | State::Ready | State::Parked => {}
         }
         self.counts.note(Happened::Cancelled);
         self.forget_name(at);
@@ -111,8 +123,12 @@ impl<P> Scheduler<P> {
     /// A message's keys, in the order the put named them, with whether they are shared.
     pub fn keys_of(&self, at: u32) -> Vec<(Key, bool)> {
         let message = &self.records[at];
-        if message.state == Some(State::Delayed) {
-            return self.delays.keys_of(message.id);
+        match message.state {
+            Some(State::Delayed) => return self.delays.keys_of(message.id),
+            Some(State::Parked) => {
+                return self.parked.parking(at).map_or_else(Vec::new, |one| one.keys.all());
+            }
+            _ => {}
         }
         let edges = self.lanes.edges_of(message.first_edge);
         edges.map(|(_, e)| (self.lanes.lane(e.lane()).key.clone(), e.shared())).collect()
@@ -141,15 +157,18 @@ impl<P> Scheduler<P> {
             RevokeThen::Skip => {
                 self.counts.note(Happened::Skipped);
                 self.note(Change::Skip, at, lease.token);
-                return Some(self.settle(at, &mut budget));
+                let payload = self.settle(at, &mut budget);
+                self.moves(&mut budget);
+                return Some(payload);
             }
         }
+        self.moves(&mut budget);
         Some(None)
     }
 
     /// A held message, or one that backs off, is ready at once.
     pub fn retry(&mut self, now: Time, id: u64) -> bool {
-        self.begin(now, || Call::Retry { id });
+        let mut budget = self.begin(now, || Call::Retry { id });
         let Some(at) = self.stopped(id) else {
             return false;
         };
@@ -159,6 +178,7 @@ impl<P> Scheduler<P> {
         }
         self.note(Change::Readied, at, 0);
         self.make_ready(at);
+        self.moves(&mut budget);
         true
     }
 
@@ -169,18 +189,25 @@ impl<P> Scheduler<P> {
         self.end_stop(at);
         self.counts.note(Happened::Skipped);
         self.note(Change::Skip, at, 0);
-        self.settle(at, &mut budget)
+        let payload = self.settle(at, &mut budget);
+        self.moves(&mut budget);
+        payload
     }
 
-    /// Turns a held or backing-off message into a dead letter, if there is room for one.
+    /// Turns a held or backing-off message into a dead letter, if there is room for one; once those are gone
+    /// that go with it (clause 31).
     pub fn bury(&mut self, now: Time, id: u64) -> bool {
         let mut budget = self.begin(now, || Call::Bury { id });
-        let Some(at) = self.stopped(id).filter(|_| !self.dead.full()) else {
+        let may = |&at: &u32| !self.dead_full() && !self.parked.is_dying(self.records.sequence(at));
+        let Some(at) = self.stopped(id).filter(may) else {
             return false;
         };
-        self.end_stop(at);
-        self.note(Change::Dead, at, 0);
-        self.bury_message(at, &mut budget);
+        if !self.begins_to_die(at, 0, "", &mut budget) {
+            self.end_stop(at);
+            self.note(Change::Dead, at, 0);
+            self.bury_message(at, &mut budget);
+        }
+        self.moves(&mut budget);
         true
     }
 
@@ -191,7 +218,7 @@ impl<P> Scheduler<P> {
 
     fn end_stop(&mut self, at: u32) -> State {
         if self.records[at].state == Some(State::Held) {
-            self.counts.held_no_more(self.records[at].id);
+            self.end_hold(at);
             State::Held
         } else {
             self.end_backoff(at);
@@ -202,10 +229,7 @@ impl<P> Scheduler<P> {
     /// Puts a dead letter again, as a new message (clause 10). `None`: no such dead letter.
     pub fn requeue(&mut self, now: Time, id: u64) -> Result<Option<u64>, NoRoom> {
         self.begin(now, || Call::Requeue { id });
-        let Some(dead) = self.dead.get(id) else {
-            return Ok(None);
-        };
-        self.room(1, self.engine.weight(&dead.payload).unwrap_or(dead.size))?;
+        self.requeue_room(id).unwrap_or(Ok(()))?;
         let Some(dead) = self.dead.remove(id) else {
             return Ok(None);
         };
@@ -223,6 +247,7 @@ impl<P> Scheduler<P> {
             retry: dead.retry.as_ref(),
             limit: &dead.limit,
             group: &dead.group,
+            behind: dead.behind,
             ..Put::default()
         };
         self.counts.note(Happened::Requeued);
@@ -254,17 +279,25 @@ impl<P> Scheduler<P> {
 
     /// Pauses the queue, or a key: no message, or none with that key, is leased. Returns whether it was not paused.
     pub fn pause(&mut self, now: Time, key: Option<KeyRef<'_>>) -> bool {
-        self.begin(now, || Call::Pause { key: key.map(|key| key.bytes.to_vec()) });
-        match key {
-            None => !self.pauses.set_queue(true),
-            Some(key) => {
-                let paused = self.lanes.set_paused(key, true).is_some();
-                if paused && !self.gate.is_idle() {
-                    self.release_paused_keepers();
-                }
-                paused
+        let mut budget = self.begin(now, || Call::Pause { key: key.map(|key| key.bytes.to_vec()) });
+        let Some(key) = key else {
+            return !self.pauses.set_queue(true);
+        };
+        let paused = self.pause_key(key);
+        self.moves(&mut budget);
+        paused
+    }
+
+    /// Like `pause`, within a call that has begun; the caller moves what is behind the keys.
+    pub fn pause_key(&mut self, key: KeyRef<'_>) -> bool {
+        let paused = self.lanes.set_paused(key, true).is_some();
+        if paused {
+            if !self.gate.is_idle() {
+                self.release_paused_keepers();
             }
+            self.shut_paused(key.bytes);
         }
+        paused
     }
 
     /// Undoes a pause. Returns whether there was one.
@@ -274,10 +307,12 @@ impl<P> Scheduler<P> {
         let Some(key) = key else {
             return self.pauses.set_queue(false);
         };
-        self.resume_key(key, &mut budget)
+        let resumed = self.resume_key(key, &mut budget);
+        self.moves(&mut budget);
+        resumed
     }
 
-    /// Like `resume`, within a call that has begun.
+    /// Like `resume`, within a call that has begun; the caller moves what is behind the keys.
     pub fn resume_key(&mut self, key: KeyRef<'_>, budget: &mut Budget) -> bool {
         let Some(lane) = self.lanes.set_paused(key, false) else {
             return false;
@@ -285,6 +320,7 @@ impl<P> Scheduler<P> {
         if self.pauses.resume(lane) {
             self.return_aside(budget);
         }
+        self.parked.open_unless(key.bytes, false);
         true
     }
 
@@ -348,12 +384,13 @@ impl<P> Scheduler<P> {
         stats.dead = self.dead.len() as u64;
         stats.limited = self.gate.waiting();
         stats.groups = self.gate.groups.count();
+        stats.parked = self.parked.count();
         stats.ready = match self.pauses.of_queue() {
             true => 0,
             false => self.ready_count() as u64 + stats.limited - self.paused_ready(),
         };
         let elsewhere = stats.delayed + stats.leased + stats.backing_off + stats.held + stats.ready;
-        stats.waiting = stats.unsettled - elsewhere;
+        stats.waiting = stats.unsettled - elsewhere - stats.parked;
         stats
     }
 

@@ -7,7 +7,7 @@ use crate::queue::parts::lane::KeysOf;
 use crate::queue::parts::slab::NONE;
 use crate::queue::scheduler::{Grant, Scheduler};
 use crate::queue::types::message::{BARRIER, PAUSED, QUIET};
-use crate::queue::types::{Explained, RetryPart, State, Time};
+use crate::queue::types::{Behind, Explained, RetryPart, State, Time};
 
 /// An unsettled message, with all that is known of it.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub struct Seen<'a, P> {
     /// The window of its dedup string, where it has one of its own.
     pub window: Option<u64>,
     pub retry: Option<&'a RetryPart>,
+    /// Its own value of what happens to it behind a failure.
+    pub behind: Option<Behind>,
     /// The error of its last failure.
     pub error: Option<&'a str>,
     /// The time at which its delay or backoff ends.
@@ -74,6 +76,7 @@ impl<P> Scheduler<P> {
             window: dedup.and_then(|name| self.dedup.window_of(name)),
             retry: failing.and_then(|failing| failing.retry.as_ref()),
             error: failing.and_then(|failing| failing.error.as_deref()),
+            behind: self.records.own_behind(at),
             due,
             lease,
             blocked,
@@ -110,11 +113,11 @@ impl<P> Scheduler<P> {
 
     pub(in crate::queue) fn each_key(&self, at: u32, each: &mut impl FnMut(&[u8], bool)) {
         let message = &self.records[at];
-        if message.state != Some(State::Delayed) {
+        if !matches!(message.state, Some(State::Delayed | State::Parked)) {
             let keys = self.lanes.keys_of(message.first_edge);
             return keys.for_each(|(key, shared)| each(key.as_bytes(), shared));
         }
-        let keys = self.delays.keys_of(message.id);
+        let keys = self.keys_of(at);
         let mut told = hashbrown::HashSet::<&[u8], std::hash::RandomState>::default();
         for (key, shared) in &keys {
             if told.insert(key.as_bytes()) {
@@ -153,8 +156,8 @@ impl<P> Scheduler<P> {
         0
     }
 
-    /// An upper bound on the unsettled messages in a state, or of all but the delayed ones on a
-    /// key. For `ready` and `waiting` it is not exact.
+    /// An upper bound on the unsettled messages in a state, or of all but the delayed and parked ones on
+    /// a key. For `ready` and `waiting` it is not exact.
     pub fn at_most(&self, state: Option<&str>, key: Option<KeyRef<'_>>) -> u64 {
         let stats = self.counts();
         let of_state = match state {
@@ -162,10 +165,12 @@ impl<P> Scheduler<P> {
             Some("leased") => stats.leased,
             Some("backing_off") => stats.backing_off,
             Some("held") => stats.held,
+            Some("parked") => stats.parked,
             _ => stats.unsettled,
         };
         let depth = |key| self.lanes.find(key).map_or(0, |lane| self.lanes.lane(lane).depth);
-        of_state.min(key.map_or(u64::MAX, |key| stats.delayed + u64::from(depth(key))))
+        let unplaced = stats.delayed + stats.parked;
+        of_state.min(key.map_or(u64::MAX, |key| unplaced + u64::from(depth(key))))
     }
 
     /// The last number that was given to a message, as its id or its place; 0: none is unsettled.
@@ -220,6 +225,7 @@ impl<P> Scheduler<P> {
             State::Delayed => self.delays.len(),
             State::Leased => self.leases.len(),
             State::BackingOff => self.backoffs.len(),
+            State::Parked => self.parked.count() as usize,
             State::Held => 0,
             State::Waiting | State::Ready => return false,
         };
@@ -275,6 +281,10 @@ impl<P> Scheduler<P> {
                 self.backoffs.iter().map(|due| id_of(due.owner)).filter(behind).collect()
             }
             State::Held => self.counts.held_ids().filter(behind).collect(),
+            State::Parked => {
+                let parkings = self.parked.parkings().filter(|(_, one)| one.under.is_some());
+                parkings.map(|(at, _)| id_of(at)).filter(behind).collect()
+            }
             _ => {
                 let leases = self.leases.places().filter(|(_, lease)| lease.token != 0);
                 leases.map(|(_, lease)| id_of(lease.message)).filter(behind).collect()
@@ -298,7 +308,7 @@ impl<P> Scheduler<P> {
         edges.into_iter().flatten().map(|edge| self.seen_at(edge.message))
     }
 
-    /// Like `scan`, for the delayed messages that have a key.
+    /// Like `scan`, for the delayed and the parked messages that have a key.
     pub fn scan_delayed(
         &self,
         from: u64,
@@ -306,10 +316,11 @@ impl<P> Scheduler<P> {
         key: &[u8],
         mut each: impl FnMut(Seen<'_, P>) -> bool,
     ) -> u64 {
-        if self.delays.len() <= PLACES as usize {
+        if self.delays.len() as u64 + self.parked.count() <= u64::from(PLACES) {
             // Fewer than the places that one call may look at, however many messages there are.
             let ids = self.delays.ids().filter(|&id| self.delays.has_key(id, key));
-            let places = ids.filter_map(|id| self.records.find(id));
+            let parked = self.parked.parkings().filter(|(_, one)| one.keys.has(key));
+            let places = ids.filter_map(|id| self.records.find(id)).chain(parked.map(|(at, _)| at));
             let mut places: Vec<_> = places.filter(|&at| u64::from(at) >= from).collect();
             places.sort_unstable();
             let mut left = count;
@@ -323,8 +334,12 @@ impl<P> Scheduler<P> {
         }
         some_places(from, self.records.end(), count, |at| {
             let message = self.records.get(at)?;
-            let delayed = message.state == Some(State::Delayed);
-            (delayed && self.delays.has_key(message.id, key)).then(|| each(self.seen_at(at)))
+            let has_key = match message.state {
+                Some(State::Delayed) => self.delays.has_key(message.id, key),
+                Some(State::Parked) => self.parked.parking(at).is_some_and(|one| one.keys.has(key)),
+                _ => false,
+            };
+            has_key.then(|| each(self.seen_at(at)))
         })
     }
 
@@ -373,7 +388,7 @@ impl<P> Scheduler<P> {
     /// drop.
     #[inline]
     pub(in crate::queue) fn has_leavings(&self) -> bool {
-        self.watch.has_events() || self.has_expired_dead()
+        self.watch.has_events() || self.has_expired_dead() || self.has_cancelled()
     }
 
     /// Returns whether payloads of dead letters that were too old wait to be dropped.
@@ -418,8 +433,13 @@ impl<P> Scheduler<P> {
         Some(self.walk(now, [at].into_iter(), limit.max(1)))
     }
 
+    /// The messages on a key; if there are none, the first of those parked under it.
     pub fn explained_key(&self, now: Time, key: KeyRef<'_>, limit: usize) -> Option<Explained> {
-        let lane = self.lanes.find(key).filter(|&lane| self.lanes.lane(lane).depth > 0)?;
+        let lane = self.lanes.find(key).filter(|&lane| self.lanes.lane(lane).depth > 0);
+        let Some(lane) = lane else {
+            let first = self.parked.under(key.bytes).next()?;
+            return Some(self.walk(now, [first].into_iter(), limit.max(1)));
+        };
         let standing = self.lanes.standing(lane).map(|edge| edge.message);
         Some(self.walk(now, standing, limit.max(1)))
     }

@@ -104,7 +104,8 @@ impl<P> Scheduler<P> {
                 break;
             }
             let (kind, key) = (RootKind::Paused, lane.key.as_bytes().to_vec());
-            let depth = u64::from(self.lanes.lane(number).depth);
+            let parked = self.parked.count_under(&key);
+            let depth = u64::from(self.lanes.lane(number).depth) + parked;
             look.add(Root { kind, id: 0, key, depth, time: None, consumer: 0 });
         }
         for id in self.counts.held_ids() {
@@ -146,6 +147,7 @@ impl<P> Scheduler<P> {
             let lane = self.lanes.lane(edge.lane());
             keys += 1;
             depth += self.lanes.waiting_in(edge.lane());
+            depth += self.parked.count_under(lane.key.as_bytes());
             if lane.depth > deepest {
                 (deepest, key) = (lane.depth, Some(lane.key.as_bytes()));
             }
@@ -178,8 +180,8 @@ impl<P> Scheduler<P> {
     }
 
     /// Messages that have a place.
-    fn placed_count(&self) -> u64 {
-        self.counts.unsettled() - self.delays.len() as u64
+    pub(in crate::queue) fn placed_count(&self) -> u64 {
+        self.counts.unsettled() - self.delays.len() as u64 - self.parked.count()
     }
 
     /// Number of messages that a pause of the queue blocks: they are in their lanes, and neither leased nor set
@@ -209,7 +211,8 @@ impl<P> Scheduler<P> {
         };
         let mut first = u64::MAX;
         for &id in behind.ids {
-            let placed = |&at: &u32| self.records[at].state != Some(State::Delayed);
+            let unplaced = [Some(State::Delayed), Some(State::Parked)];
+            let placed = |&at: &u32| !unplaced.contains(&self.records[at].state);
             if let Some(at) = self.records.find(id).filter(placed) {
                 first = first.min(self.records.sequence(at));
                 if walk.seen.insert(at) {
@@ -250,10 +253,23 @@ impl<P> Scheduler<P> {
                 break;
             }
         }
-        (walk.count + behind_barrier, walk.exact)
+        (walk.count + behind_barrier + self.parked_behind(behind), walk.exact)
     }
 
-    fn is_queued(&self, at: u32) -> bool {
+    /// Messages parked under the keys of these.
+    fn parked_behind(&self, behind: &Behind<'_>) -> u64 {
+        if self.parked.count() == 0 {
+            return 0;
+        }
+        let mut keys: HashSet<&[u8]> = behind.keys.iter().map(|key| key.bytes).collect();
+        for at in behind.ids.iter().filter_map(|&id| self.records.find(id)) {
+            let lanes = self.lanes.keys_of(self.records[at].first_edge);
+            keys.extend(lanes.map(|(key, _)| key.as_bytes()));
+        }
+        keys.into_iter().map(|key| self.parked.count_under(key)).sum()
+    }
+
+    pub(in crate::queue) fn is_queued(&self, at: u32) -> bool {
         matches!(self.records[at].state, Some(State::Waiting | State::Ready))
     }
 
@@ -397,8 +413,9 @@ impl<P> Scheduler<P> {
         if self.records[first.message].state == Some(State::Waiting) {
             return first.sequence;
         }
-        let gated = first.gated.iter().take(MAX_FRONT).find(|&&(at, id)| {
-            self.records.get(at).is_some_and(|m| m.id == id && m.state == Some(State::Waiting))
+        let gated = first.gated.iter().take(MAX_FRONT).find(|&&(at, sequence)| {
+            self.records.has_sequence(at, sequence)
+                && self.records[at].state == Some(State::Waiting)
         });
         let next = barriers.next().map_or(u64::MAX, |barrier| barrier.sequence);
         gated.map_or(next, |&(at, _)| self.records.sequence(at))

@@ -5,7 +5,7 @@ use crate::queue::parts::leases::Lease;
 use crate::queue::parts::ready::Ticket;
 use crate::queue::parts::records::Removed;
 use crate::queue::scheduler::{Budget, Scheduler};
-use crate::queue::types::message::{Message, BARRIER, BEHIND_BARRIER, GROUPED, KEYED, LIMITED};
+use crate::queue::types::message::{BARRIER, BEHIND_BARRIER, GROUPED, KEYED, LIMITED, MARKS};
 use crate::queue::types::State;
 
 impl<P> Scheduler<P> {
@@ -25,11 +25,12 @@ impl<P> Scheduler<P> {
         show: impl FnMut(&Key, bool),
     ) -> Option<P> {
         let removed = self.records.remove(at);
-        let mut sequence = removed.id;
+        let (mut sequence, mut marks, mut size) = (removed.id, 0, 0);
         if let Some(extra) = self.records.take_extra(&removed) {
             if extra.sequence > 0 {
                 sequence = extra.sequence;
             }
+            (marks, size) = (extra.suspect & MARKS, extra.size);
             self.counts.take_bytes(extra.size);
             if let Some(name) = extra.dedup {
                 self.dedup.settled(name, self.now);
@@ -42,12 +43,17 @@ impl<P> Scheduler<P> {
         if flags & (LIMITED | GROUPED) != 0 {
             self.leave_gate(Ticket::new(priority, sequence, at), state, flags);
         }
+        if marks != 0 || self.parked.remembers() {
+            let weight = payload.as_ref().and_then(|payload| self.engine.weight(payload));
+            size = weight.unwrap_or(size);
+            self.forget_behind(at, id, first_edge, marks, size);
+        }
         if let Some(weight) = payload.as_ref().and_then(|payload| self.engine.weight(payload)) {
             self.counts.take_bytes(weight);
             self.engine.note_settled(id);
         }
         self.counts.settled();
-        let placed = state != Some(State::Delayed);
+        let placed = !matches!(state, Some(State::Delayed | State::Parked));
         if placed {
             let barrier = if flags & BARRIER != 0 {
                 let next = self.barriers.barrier_settled(sequence);
@@ -100,15 +106,14 @@ impl<P> Scheduler<P> {
     pub(in crate::queue) fn open_gates(&mut self, budget: &mut Budget) {
         self.earliest_due = 0;
         while budget.steps > 0 {
-            let Some((at, id)) = self.barriers.next_opening() else {
+            let Some((at, sequence)) = self.barriers.next_opening() else {
                 return;
             };
             budget.steps -= 1;
-            let Some(message) = self.records.get(at) else {
-                continue;
-            };
-            // It may have been cancelled, and its slot reused.
-            if message.id == id && message.flags & BEHIND_BARRIER != 0 {
+            // It may have been cancelled, and its slot reused; or parked, and come back behind another barrier.
+            if self.records.has_sequence(at, sequence)
+                && self.records[at].flags & BEHIND_BARRIER != 0
+            {
                 self.records.open_gate(at);
                 self.unblock(at, budget);
             }
@@ -136,10 +141,11 @@ impl<P> Scheduler<P> {
     /// Readies what earlier calls could not.
     pub(in crate::queue) fn ready_late(&mut self, budget: &mut Budget) {
         while budget.ready > 0 {
-            let Some((at, id)) = self.ready.next_late() else { return };
-            // It may have been cancelled, and its slot reused.
-            let waits = |m: &Message<P>| m.id == id && m.state == Some(State::Waiting);
-            if self.records.get(at).is_some_and(waits) {
+            let Some((at, sequence)) = self.ready.next_late() else { return };
+            // It may have been cancelled, and its slot reused; or parked.
+            let waits = self.records.has_sequence(at, sequence)
+                && self.records[at].state == Some(State::Waiting);
+            if waits {
                 budget.ready -= 1;
                 self.make_ready(at);
             }
@@ -148,12 +154,12 @@ impl<P> Scheduler<P> {
 
     /// Notes that a message has one thing less to wait for.
     #[inline]
-    fn unblock(&mut self, at: u32, budget: &mut Budget) {
+    pub(in crate::queue) fn unblock(&mut self, at: u32, budget: &mut Budget) {
         if self.records.one_less_before(at) > 0 {
             return;
         }
         if budget.ready == 0 {
-            self.ready.postpone(at, self.records[at].id);
+            self.ready.postpone(at, self.records.sequence(at));
             self.earliest_due = 0;
             return;
         }

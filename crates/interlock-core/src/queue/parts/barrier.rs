@@ -12,6 +12,8 @@ pub struct Barrier {
     pub sequence: u64,
     /// Unsettled messages behind it and before the next barrier.
     pub after: u64,
+    /// Messages behind it: (message, its sequence). One that was parked or settled is left in here: its slot
+    /// has another sequence then.
     pub gated: VecDeque<(u32, u64)>,
 }
 
@@ -20,7 +22,7 @@ pub struct Barriers {
     /// Unsettled messages before the first barrier.
     open: u64,
     queue: VecDeque<Barrier>,
-    /// Messages whose barrier is settled and whose gates open next: (message, its id).
+    /// Messages whose barrier is settled and whose gates open next: (message, its sequence).
     opening: VecDeque<(u32, u64)>,
 }
 
@@ -33,7 +35,7 @@ impl Barriers {
 
     /// Places a message. Returns true if it is behind a barrier, and so has a gate.
     #[inline]
-    pub fn place(&mut self, message: u32, id: u64) -> bool {
+    pub fn place(&mut self, message: u32, sequence: u64) -> bool {
         match self.queue.back_mut() {
             None => {
                 self.open += 1;
@@ -41,7 +43,7 @@ impl Barriers {
             }
             Some(last) => {
                 last.after += 1;
-                last.gated.push_back((message, id));
+                last.gated.push_back((message, sequence));
                 true
             }
         }
@@ -119,7 +121,7 @@ impl Barriers {
         self.open
     }
 
-    /// Messages whose gates open next, and their ids.
+    /// Messages whose gates open next, and their sequences.
     pub fn opening(&self) -> &VecDeque<(u32, u64)> {
         &self.opening
     }

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashbrown::HashMap;
 
 use crate::key::Key;
-use crate::queue::types::{RetryPart, Time};
+use crate::queue::types::{Behind, RetryPart, Time};
 
 /// A message that was given up.
 #[derive(Debug)]
@@ -40,6 +40,8 @@ pub struct Dead<P> {
     pub limit: Vec<u8>,
     /// Its group; empty: none.
     pub group: Vec<u8>,
+    /// Its own value of what happens to it behind a failure.
+    pub behind: Option<Behind>,
     pub payload: P,
 }
 
@@ -99,9 +101,9 @@ impl<P> DeadLetters<P> {
         self.letters.len() * OF_A_LETTER + self.bytes
     }
 
-    /// Returns whether there are as many as `maxdead` allows.
-    pub fn full(&self) -> bool {
-        self.letters.len() >= self.most
+    /// Returns whether there are as many as `maxdead` allows, with `promised` that will be.
+    pub fn full(&self, promised: usize) -> bool {
+        self.letters.len() + promised >= self.most
     }
 
     pub fn len(&self) -> usize {
@@ -286,6 +288,7 @@ mod tests {
             put_at: 1,
             limit: Vec::new(),
             group: Vec::new(),
+            behind: None,
             died_at: 1,
             payload: id,
         }

@@ -7,11 +7,27 @@ use crate::queue::parts::index::table;
 use crate::queue::parts::timers::{Due, Timers};
 use crate::queue::types::Time;
 
-/// The keys of a delayed message, which is in no lane yet.
-#[derive(Debug)]
+/// The keys of a message that is in no lane: delayed or parked.
+#[derive(Debug, Default)]
 pub struct DelayedKeys {
     pub keys: Vec<Key>,
     pub shared: Vec<Key>,
+}
+
+impl DelayedKeys {
+    /// Its keys, with whether they are shared.
+    pub fn all(&self) -> Vec<(Key, bool)> {
+        let exclusive = self.keys.iter().map(|key| (key.clone(), false));
+        exclusive.chain(self.shared.iter().map(|key| (key.clone(), true))).collect()
+    }
+
+    pub fn has(&self, key: &[u8]) -> bool {
+        self.keys.iter().chain(&self.shared).any(|one| one.as_bytes() == key)
+    }
+
+    pub fn count(&self) -> usize {
+        self.keys.len() + self.shared.len()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -49,23 +65,17 @@ impl Delays {
 
     /// A delayed message's keys, for explanations and for what is handed back; with whether shared.
     pub fn keys_of(&self, id: u64) -> Vec<(Key, bool)> {
-        let Some(delayed) = self.keys.get(&id) else {
-            return Vec::new();
-        };
-        let exclusive = delayed.keys.iter().map(|key| (key.clone(), false));
-        exclusive.chain(delayed.shared.iter().map(|key| (key.clone(), true))).collect()
+        self.keys.get(&id).map_or_else(Vec::new, DelayedKeys::all)
     }
 
     /// Returns whether a message is delayed and has a key.
     pub fn has_key(&self, id: u64, key: &[u8]) -> bool {
-        self.keys.get(&id).is_some_and(|delayed| {
-            delayed.keys.iter().chain(&delayed.shared).any(|one| one.as_bytes() == key)
-        })
+        self.keys.get(&id).is_some_and(|delayed| delayed.has(key))
     }
 
     /// Counts the keys of a message, if it is delayed.
     pub fn key_count(&self, id: u64) -> Option<usize> {
-        self.keys.get(&id).map(|delayed| delayed.keys.len() + delayed.shared.len())
+        self.keys.get(&id).map(DelayedKeys::count)
     }
 
     #[inline]

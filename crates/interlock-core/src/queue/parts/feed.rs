@@ -41,6 +41,10 @@ pub enum Change {
     Cancel,
     /// A message had expired when its turn came.
     MessageExpired,
+    /// It has no place until a key is open.
+    Parked,
+    /// Parked before, it took new places.
+    Returned,
 }
 
 impl Change {
@@ -61,6 +65,8 @@ impl Change {
             Change::Skip => "skip",
             Change::Cancel => "cancel",
             Change::MessageExpired => "message_expired",
+            Change::Parked => "parked",
+            Change::Returned => "returned",
         }
     }
 }
@@ -138,18 +144,18 @@ impl<P> Scheduler<P> {
         }
     }
 
+    /// Notes a change with this token and error.
+    pub(in crate::queue) fn note_told(&mut self, change: Change, at: u32, token: u64, error: &str) {
+        if self.feed.on {
+            self.note_change(change, at, token, 0, error);
+        }
+    }
+
     /// An attempt failed, by the lease that ended last.
     #[inline]
     pub(in crate::queue) fn note_failure(&mut self, change: Change, at: u32, error: &str) {
         if self.feed.on {
             self.note_change(change, at, self.feed.ended, 0, error);
-        }
-    }
-
-    /// The message that was noted last has this attempt before it.
-    pub(in crate::queue) fn amend_attempt(&mut self, attempt: u32) {
-        if let Some(last) = self.feed.noted.last_mut() {
-            last.attempt = attempt;
         }
     }
 

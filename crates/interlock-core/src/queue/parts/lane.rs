@@ -488,6 +488,18 @@ impl Lanes {
         self.paused_lanes.range(from..).map(|&number| (number, &self.lanes[number]))
     }
 
+    /// Returns whether a message at the end of a lane would wait there.
+    pub fn would_wait(&self, lane: u32, shared: bool) -> bool {
+        let lane = &self.lanes[lane];
+        lane.depth > 0 && !(shared && lane.shared && lane.first_waiting == NONE)
+    }
+
+    /// The last message of a lane.
+    pub fn last_of(&self, lane: u32) -> Option<&Edge> {
+        let tail = self.lanes[lane].tail;
+        (tail != NONE).then(|| &self.edges[tail])
+    }
+
     /// The first of a message's lanes that is paused.
     pub fn paused_lane(&self, first: u32) -> Option<u32> {
         self.edges_of(first).map(|(_, edge)| edge.lane()).find(|&lane| self.lanes[lane].paused)

@@ -10,6 +10,7 @@
 //! | `gate` | concurrency limits and rates, and messages that wait for room in one |
 //! | `groups` | fair groups and their turns |
 //! | `delays` | messages that wait for their time |
+//! | `parked` | keys that are shut, and messages parked under them |
 //! | `numbers` | ids and sequences, and their times |
 //! | `counts` | counts of messages and events |
 //! | `dedup`, `dead` | dedup strings and dead letters |
@@ -28,6 +29,7 @@ pub(super) mod index;
 pub(super) mod lane;
 pub(super) mod leases;
 pub(super) mod numbers;
+pub(super) mod parked;
 pub(super) mod pauses;
 pub(super) mod ready;
 pub(super) mod records;

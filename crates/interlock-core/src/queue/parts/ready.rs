@@ -314,7 +314,7 @@ fn pop(heap: &mut Heap) {
 pub struct Ready {
     keyed: ReadySet,
     unkeyed: ReadySet,
-    /// Messages that nothing holds up any more and that one call more could not ready: (message, id).
+    /// Messages that nothing holds up any more and that one call more could not ready: (message, sequence).
     late: VecDeque<(u32, u64)>,
 }
 
@@ -433,8 +433,8 @@ impl Ready {
     }
 
     /// A message is to be readied by a later call.
-    pub fn postpone(&mut self, message: u32, id: u64) {
-        self.late.push_back((message, id));
+    pub fn postpone(&mut self, message: u32, sequence: u64) {
+        self.late.push_back((message, sequence));
     }
 
     pub fn next_late(&mut self) -> Option<(u32, u64)> {
@@ -446,8 +446,8 @@ impl Ready {
         !self.late.is_empty()
     }
 
-    /// Ids of the messages that later calls ready, first one first.
+    /// Sequences of the messages that later calls ready, first one first.
     pub fn late(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
-        self.late.iter().map(|&(_, id)| id)
+        self.late.iter().map(|&(_, sequence)| sequence)
     }
 }

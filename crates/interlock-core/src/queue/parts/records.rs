@@ -8,9 +8,10 @@ use crate::queue::parts::index::Index as Places;
 use crate::queue::parts::ready::Ticket;
 use crate::queue::parts::slab::{Slab, NONE};
 use crate::queue::types::message::{
-    Extra, Failing, Message, BEHIND_BARRIER, PAUSED, REFUSED, SILENT, TOKEN,
+    Extra, Failing, Message, BEHIND_BARRIER, MARKS, OWN, PAUSED, REFUSED, RETURNED, SILENT, STUCK,
+    TOKEN,
 };
-use crate::queue::types::{RetryPart, State};
+use crate::queue::types::{Behind, RetryPart, State};
 
 /// The messages. Callers read a message by its slot, and change it by the methods here.
 #[derive(Debug)]
@@ -252,6 +253,14 @@ impl<P> Records<P> {
         }
     }
 
+    /// Notes that it is parked: in no lane, behind no barrier, and not set aside.
+    pub fn set_parked(&mut self, at: u32) {
+        let message = &mut self.messages[at];
+        (message.state, message.hold) = (Some(State::Parked), 0);
+        message.first_edge = NONE;
+        message.flags &= !(BEHIND_BARRIER | PAUSED | REFUSED);
+    }
+
     /// Notes that it is in its lanes, from this edge on.
     pub fn set_first_edge(&mut self, at: u32, first_edge: u32) {
         self.messages[at].first_edge = first_edge;
@@ -300,7 +309,7 @@ impl<P> Records<P> {
     /// Notes that nobody has tried its payload yet.
     pub fn begin_again(&mut self, at: u32) {
         let extra = self.extra_mut(at);
-        (extra.attempt, extra.suspect) = (0, 0);
+        (extra.attempt, extra.suspect) = (0, extra.suspect & MARKS);
         if let Some(failing) = &mut extra.failing {
             let before = failing.bytes();
             failing.error = None;
@@ -323,20 +332,47 @@ impl<P> Records<P> {
         self.extra(at).map_or(0, |extra| extra.suspect & TOKEN)
     }
 
-    /// Sets the result of `suspect`; also used by the restore of a snapshot.
+    /// Sets the result of `suspect`, and counts its leases anew.
     pub fn set_suspect(&mut self, at: u32, token: u64) {
-        if token != self.extra(at).map_or(0, |extra| extra.suspect) {
-            self.extra_mut(at).suspect = token;
+        self.set_word(at, token | self.marks(at));
+    }
+
+    /// The token, the count and the marks that `Extra::suspect` holds, out of a dump.
+    pub fn set_word(&mut self, at: u32, word: u64) {
+        if word != self.extra(at).map_or(0, |extra| extra.suspect) {
+            self.extra_mut(at).suspect = word;
         }
+    }
+
+    /// `STUCK`, `RETURNED` and its own value.
+    #[inline]
+    pub fn marks(&self, at: u32) -> u64 {
+        self.extra(at).map_or(0, |extra| extra.suspect & MARKS)
+    }
+
+    /// Adds `STUCK` or `RETURNED`.
+    pub fn mark(&mut self, at: u32, mark: u64) {
+        if self.marks(at) & mark != mark {
+            self.extra_mut(at).suspect |= mark;
+        }
+    }
+
+    /// Its own value of what happens to it behind a failure.
+    pub fn own_behind(&self, at: u32) -> Option<Behind> {
+        own_behind(self.marks(at))
+    }
+
+    pub fn set_own_behind(&mut self, at: u32, behind: Behind) {
+        self.extra_mut(at).suspect |= (behind as u64 + 1) << OWN;
     }
 
     /// Number of consecutive leases that expired before the consumer reported that its handler began.
     pub fn silent(&self, at: u32) -> u64 {
-        self.extra(at).map_or(0, |extra| extra.suspect >> SILENT)
+        self.extra(at).map_or(0, |extra| (extra.suspect & !MARKS) >> SILENT)
     }
 
     pub fn set_silent(&mut self, at: u32, times: u64) {
-        self.set_suspect(at, self.suspect(at) | times << SILENT);
+        self.set_word(at, self.suspect(at) | times << SILENT | self.marks(at));
     }
 
     pub fn set_sequence(&mut self, at: u32, sequence: u64) {
@@ -414,6 +450,13 @@ impl<P> Records<P> {
         message.flags = if refused { message.flags | REFUSED } else { message.flags & !REFUSED };
     }
 
+    /// Returns whether a slot still has the message that had this sequence, in a lane.
+    pub fn has_sequence(&self, at: u32, sequence: u64) -> bool {
+        self.messages
+            .get(at)
+            .is_some_and(|message| message.state.is_some() && self.sequence_of(message) == sequence)
+    }
+
     #[inline]
     fn stands_for(&self, ticket: &Ticket, aside: u8) -> bool {
         self.messages.get(ticket.message).is_some_and(|message| {
@@ -422,6 +465,12 @@ impl<P> Records<P> {
                 && self.sequence_of(message) == ticket.sequence
         })
     }
+}
+
+/// Reads a message's own value from its marks.
+pub fn own_behind(marks: u64) -> Option<Behind> {
+    let number = (marks & !(STUCK | RETURNED)) >> OWN;
+    Behind::ALL.get((number as usize).wrapping_sub(1)).copied()
 }
 
 impl<P> Index<u32> for Records<P> {

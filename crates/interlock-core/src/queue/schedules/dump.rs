@@ -35,12 +35,14 @@ use crate::queue::types::{Options, Retry, RetryPart, State, Stats, Then};
 /// The first byte of a dump. A change of the form takes the next number, and `restore` continues to
 /// read the older ones; `wire/options.toml` says which one a new option came with.
 pub(in crate::queue) const VERSION: u8 = if NEWEST > FORM { NEWEST } else { FORM };
-const FORM: u8 = 7;
+const FORM: u8 = 8;
 /// The last one without groups.
 pub(in crate::queue) const BEFORE_GROUPS: u8 = 5;
 /// The last one without coalescing names, and how many counts it has.
 pub(in crate::queue) const BEFORE_COALESCING: u8 = 6;
 pub(in crate::queue) const COUNTS_BEFORE_COALESCING: usize = 17;
+/// The last one without parked messages.
+pub(in crate::queue) const BEFORE_PARKED: u8 = 7;
 /// The last one without rates.
 pub(in crate::queue) const BEFORE_RATES: u8 = 4;
 /// The last one without concurrency limits.
@@ -91,6 +93,7 @@ impl<P> Scheduler<P> {
         }
         self.gate.dump_times(self.now, out);
         self.gate.dump_places(out);
+        self.dump_parked(out);
         self.dump_batches(out);
         self.dump_barriers(out);
         ids(out, self.ready.late());
@@ -148,7 +151,7 @@ impl<P> Scheduler<P> {
         out.extend_from_slice(&[message.flags, state_byte(state), message.priority as u8]);
         match state {
             State::Waiting => number(out, u64::from(message.hold)),
-            State::Ready | State::Held => {}
+            State::Ready | State::Held | State::Parked => {}
             State::Delayed => {
                 number(out, self.delays.at(self.records.timer(at)).expect("a delay"));
             }
@@ -166,7 +169,7 @@ impl<P> Scheduler<P> {
                 out.push(timed | batch);
             }
         }
-        if state == State::Delayed {
+        if matches!(state, State::Delayed | State::Parked) {
             let keys = self.keys_of(at);
             number(out, keys.len() as u64);
             for (key, shared) in keys {
@@ -197,6 +200,27 @@ impl<P> Scheduler<P> {
         }
         if message.flags & GROUPED != 0 {
             string(out, self.gate.groups.text_of(at));
+        }
+    }
+
+    /// Facts about messages that are parked or were, and work that is still to be moved.
+    fn dump_parked(&self, out: &mut Vec<u8>) {
+        let parkings = self.parked.parkings();
+        number(out, parkings.len() as u64);
+        for (at, parking) in parkings {
+            number(out, self.records[at].id);
+            for word in [parking.first, u64::from(parking.times), parking.since] {
+                number(out, word);
+            }
+            string(out, parking.under.as_ref().map_or(b"", |key| key.as_bytes()));
+        }
+        ids(out, self.parked.dying().map(|(_, at)| self.records[at].id));
+        let sweeps = self.parked.sweeps();
+        number(out, sweeps.len() as u64);
+        sweeps.for_each(|key| string(out, key.as_bytes()));
+        out.push(u8::from(self.parked.resweep().is_some()));
+        if let Some(last) = self.parked.resweep() {
+            string(out, last.as_bytes());
         }
     }
 
@@ -255,9 +279,9 @@ impl<P> Scheduler<P> {
             number(out, self.records[barrier.message].id);
             number(out, barrier.sequence);
             number(out, barrier.after);
-            ids(out, barrier.gated.iter().map(|&(_, id)| id));
+            ids(out, barrier.gated.iter().map(|&(_, sequence)| sequence));
         }
-        ids(out, barriers.opening().iter().map(|&(_, id)| id));
+        ids(out, barriers.opening().iter().map(|&(_, sequence)| sequence));
     }
 
     fn dump_pauses(&self, out: &mut Vec<u8>, numbers: &[u32]) {
@@ -309,6 +333,7 @@ fn write_options(out: &mut Vec<u8>, options: &Options) {
     }
     string(out, &options.limits.bytes());
     string(out, &options.weights.bytes());
+    out.push(options.behind as u8);
 }
 
 fn write_retry(out: &mut Vec<u8>, retry: &Retry) {
@@ -356,6 +381,7 @@ pub(in crate::queue) fn kept_stats(stats: &mut Stats) -> [&mut u64; 18] {
         dead: _,
         limited: _,
         groups: _,
+        parked: _,
         puts,
         leases,
         acks,
@@ -413,10 +439,18 @@ fn write_dead<P>(out: &mut Vec<u8>, dead: &Dead<P>) {
     retry.iter().for_each(|retry| write_retry_part(out, retry));
     string(out, &dead.limit);
     string(out, &dead.group);
+    out.push(dead.behind.map_or(0, |behind| behind as u8 + 1));
 }
 
-pub(in crate::queue) const STATES: [State; 6] =
-    [State::Delayed, State::Waiting, State::Ready, State::Leased, State::BackingOff, State::Held];
+pub(in crate::queue) const STATES: [State; 7] = [
+    State::Delayed,
+    State::Waiting,
+    State::Ready,
+    State::Leased,
+    State::BackingOff,
+    State::Held,
+    State::Parked,
+];
 
 fn state_byte(state: State) -> u8 {
     STATES.iter().position(|s| *s == state).expect("one of all") as u8

@@ -4,9 +4,11 @@
 //! lanes, ready sets and barriers are as before. Places are new, and handles name places, so
 //! holders of handles get new ones from [`handle_of`](Scheduler::handle_of).
 
-use crate::key::{Key, KeyRef};
+mod parked;
+mod values;
+
+use crate::key::KeyRef;
 use crate::queue::parts::batches::Told;
-use crate::queue::parts::dead::Dead;
 use crate::queue::parts::delays::DelayedKeys;
 use crate::queue::parts::groups::SavedPlace;
 use crate::queue::parts::lane::Lanes;
@@ -15,15 +17,17 @@ use crate::queue::parts::slab::NONE;
 use crate::queue::scheduler::{Handle, Scheduler};
 use crate::queue::schedules::bytes::{Damaged, Reader};
 use crate::queue::schedules::dump::{
-    kept_stats, ATTEMPT, BEFORE_COALESCING, BEFORE_GROUPS, BEFORE_LIMITS, BEFORE_MARK,
+    kept_stats, ATTEMPT, BEFORE_COALESCING, BEFORE_GROUPS, BEFORE_MARK, BEFORE_PARKED,
     BEFORE_RATES, COALESCE, COUNTS_BEFORE_COALESCING, DEDUP, EDGE_GRANTED, EDGE_SHARED, ERROR,
     FIRST_COUNTS, FIRST_VERSION, LANE_PAUSED, LANE_UNFINISHED, LEASE_OF_BATCH, LEASE_TIMED,
     NEWEST_OF_ITS_NAME, RETRY, SEQUENCE, SIZE, STATES, SUSPECT, VERSION, WINDOW,
 };
-use crate::queue::types::limits::{names_of, Limits, Weights, BETWEEN};
+use crate::queue::schedules::restore::values::{
+    read_dead, read_keys, read_options, read_retry_part,
+};
+use crate::queue::types::limits::{names_of, BETWEEN};
 use crate::queue::types::message::{Message, BARRIER, GROUPED, KEYED, LIMITED, PAUSED, REFUSED};
-use crate::queue::types::options::NUMBERS;
-use crate::queue::types::{Options, Retry, RetryPart, State, Stats, Then};
+use crate::queue::types::{Behind, State, Stats};
 
 /// A message that has a place, on its way back to it.
 struct Placed<'a> {
@@ -78,7 +82,7 @@ impl<P> Scheduler<P> {
         }
         let mut placed = Vec::new();
         for _ in 0..count {
-            s.restore_message(&mut reader, &mut placed, &mut payload)?;
+            s.restore_message(&mut reader, version, &mut placed, &mut payload)?;
         }
         if version > BEFORE_RATES {
             s.gate.restore_times(&mut reader)?;
@@ -98,12 +102,13 @@ impl<P> Scheduler<P> {
             return reader.damaged("place of a group that has messages");
         }
         s.gate.restored(s.now);
+        s.restore_parked(&mut reader, version, &placed)?;
         s.restore_batches(&mut reader, version)?;
-        s.restore_barriers(&mut reader)?;
+        s.restore_barriers(&mut reader, version, &placed)?;
         for _ in 0..reader.number("count of late messages")? {
-            let id = reader.number("late message")?;
-            if let Some(at) = s.records.find(id) {
-                s.ready.postpone(at, id);
+            let (at, sequence) = s.read_sequence(&mut reader, version, &placed, "late message")?;
+            if at != NONE {
+                s.ready.postpone(at, sequence);
             }
         }
         s.restore_pauses(&mut reader, &lanes, &placed)?;
@@ -166,6 +171,7 @@ impl<P> Scheduler<P> {
     fn restore_message<'a>(
         &mut self,
         reader: &mut Reader<'a>,
+        version: u8,
         placed: &mut Vec<Placed<'a>>,
         payload: &mut impl FnMut(&[u8]) -> Option<P>,
     ) -> Result<(), Damaged> {
@@ -181,6 +187,8 @@ impl<P> Scheduler<P> {
         match state {
             State::Waiting => hold = reader.small("count of what it waits for")?,
             State::Ready | State::Held => {}
+            State::Parked if version > BEFORE_PARKED => {}
+            State::Parked => return reader.damaged("state"),
             State::Delayed | State::BackingOff => due = reader.number("due time")?,
             State::Leased => {
                 lease = Some((
@@ -200,7 +208,7 @@ impl<P> Scheduler<P> {
         }
         let mut here = None;
         let mut delayed = DelayedKeys { keys: Vec::new(), shared: Vec::new() };
-        if state == State::Delayed {
+        if matches!(state, State::Delayed | State::Parked) {
             let (mut keys, mut shared) = (Vec::new(), Vec::new());
             for (key, is_shared) in read_keys(reader)? {
                 if is_shared { &mut shared } else { &mut keys }.push(key);
@@ -245,6 +253,7 @@ impl<P> Scheduler<P> {
         match state {
             State::Delayed => self.delay_until(at, due, delayed),
             State::BackingOff => self.back_off(at, due),
+            State::Parked => self.parked.take_keys(at, delayed),
             _ => {}
         }
         if let Some((token, since, deadline, consumer, marks)) = lease {
@@ -302,7 +311,10 @@ impl<P> Scheduler<P> {
             }
         }
         if marks & SUSPECT != 0 {
-            self.records.set_suspect(at, reader.number("lease that ran out")?);
+            self.records.set_word(at, reader.number("lease that ran out")?);
+            if self.records.own_behind(at).is_some_and(|own| own != Behind::Wait) {
+                self.parked.note_own();
+            }
         }
         if marks & COALESCE != 0 {
             let name = reader.string("coalescing name")?;
@@ -374,7 +386,12 @@ impl<P> Scheduler<P> {
         Ok(())
     }
 
-    fn restore_barriers(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+    fn restore_barriers(
+        &mut self,
+        reader: &mut Reader<'_>,
+        version: u8,
+        placed: &[Placed<'_>],
+    ) -> Result<(), Damaged> {
         let open = reader.number("count of messages before the barriers")?;
         self.barriers.restore_open(open);
         for _ in 0..reader.number("count of barriers")? {
@@ -385,22 +402,44 @@ impl<P> Scheduler<P> {
             let Some(message) = self.records.find(id).filter(is_barrier) else {
                 return reader.damaged("barrier");
             };
-            let gated = self.read_gated(reader)?;
+            let gated = self.read_gated(reader, version, placed)?;
             self.barriers.restore_barrier(message, sequence, after, gated);
         }
-        let opening = self.read_gated(reader)?;
+        let opening = self.read_gated(reader, version, placed)?;
         self.barriers.restore_opening(opening);
         Ok(())
     }
 
     /// Settled ones stay in their place, because finding that out costs a step.
-    fn read_gated(&self, reader: &mut Reader<'_>) -> Result<Vec<(u32, u64)>, Damaged> {
+    fn read_gated(
+        &self,
+        reader: &mut Reader<'_>,
+        version: u8,
+        placed: &[Placed<'_>],
+    ) -> Result<Vec<(u32, u64)>, Damaged> {
         let mut gated = Vec::new();
         for _ in 0..reader.number("count of gates")? {
-            let id = reader.number("gate")?;
-            gated.push((self.records.find(id).unwrap_or(NONE), id));
+            gated.push(self.read_sequence(reader, version, placed, "gate")?);
         }
         Ok(gated)
+    }
+
+    /// A message that has a place, by its sequence, or in older dumps by its id: its slot, `NONE` if it has none
+    /// any more, and its sequence.
+    fn read_sequence(
+        &self,
+        reader: &mut Reader<'_>,
+        version: u8,
+        placed: &[Placed<'_>],
+        wanted: &'static str,
+    ) -> Result<(u32, u64), Damaged> {
+        let number = reader.number(wanted)?;
+        if version > BEFORE_PARKED {
+            let found = placed.binary_search_by_key(&number, |message| message.sequence);
+            return Ok((found.map_or(NONE, |found| placed[found].at), number));
+        }
+        let at = self.records.find(number);
+        Ok(at.map_or((NONE, number), |at| (at, self.records.sequence(at))))
     }
 
     fn restore_pauses(
@@ -476,102 +515,4 @@ fn read_payload<P>(
     let length = u32::from_le_bytes(length.try_into().expect("four bytes"));
     let bytes = reader.take(length as usize, "payload")?;
     payload(bytes).map_or_else(|| reader.damaged("payload that can be read"), Ok)
-}
-
-/// Keys in the order the put named them, with whether they are shared.
-fn read_keys(reader: &mut Reader<'_>) -> Result<Vec<(Key, bool)>, Damaged> {
-    let mut keys = Vec::new();
-    for _ in 0..reader.number("count of keys")? {
-        let shared = reader.byte("mode of a key")? != 0;
-        keys.push((Key::new(reader.string("key")?), shared));
-    }
-    Ok(keys)
-}
-
-fn read_options(reader: &mut Reader<'_>, version: u8) -> Result<Options, Damaged> {
-    let mut options = Options {
-        max_messages: reader.small("bound of messages")?,
-        max_bytes: reader.number("bound of bytes")?,
-        lease: reader.option("length of a lease")?,
-        retry: read_retry(reader)?,
-        ..Options::default()
-    };
-    for one in NUMBERS.iter().filter(|one| one.since <= version) {
-        if !(one.set)(&mut options, reader.number(one.name)?) {
-            return reader.damaged(one.name);
-        }
-    }
-    if version > BEFORE_LIMITS {
-        options.limits = Limits::restored(reader, "limits")?;
-    }
-    if version > BEFORE_GROUPS {
-        options.weights = Weights::restored(reader, "weights")?;
-    }
-    Ok(options)
-}
-
-fn read_retry(reader: &mut Reader<'_>) -> Result<Retry, Damaged> {
-    let attempts = match reader.option("attempts")? {
-        Some(most) => match u32::try_from(most) {
-            Ok(most) => Some(most),
-            Err(_) => return reader.damaged("attempts"),
-        },
-        None => None,
-    };
-    Ok(Retry {
-        attempts,
-        first: reader.number("first backoff")?,
-        factor: f64::from_bits(reader.word("factor")?),
-        longest: reader.number("longest backoff")?,
-        jitter: reader.byte("jitter")? != 0,
-        then: if reader.byte("end of a policy")? == 0 { Then::Dead } else { Then::Hold },
-    })
-}
-
-fn read_retry_part(reader: &mut Reader<'_>) -> Result<RetryPart, Damaged> {
-    let attempts = match reader.byte("attempts")? {
-        0 => None,
-        _ => match reader.option("attempts")?.map(u32::try_from).transpose() {
-            Ok(attempts) => Some(attempts),
-            Err(_) => return reader.damaged("attempts"),
-        },
-    };
-    let then = |holds: u64| if holds == 0 { Then::Dead } else { Then::Hold };
-    Ok(RetryPart {
-        attempts,
-        first: reader.option("first backoff")?,
-        factor: reader.option("factor")?.map(f64::from_bits),
-        longest: reader.option("longest backoff")?,
-        jitter: reader.option("jitter")?.map(|jitter| jitter != 0),
-        then: reader.option("end of a policy")?.map(then),
-    })
-}
-
-fn read_dead(reader: &mut Reader<'_>, version: u8) -> Result<Dead<()>, Damaged> {
-    let mut dead = Dead {
-        id: reader.number("id of a dead letter")?,
-        keys: read_keys(reader)?,
-        attempts: reader.small("attempts of a dead letter")?,
-        error: reader.text("error of a dead letter")?.into(),
-        priority: reader.byte("priority of a dead letter")? as i8,
-        barrier: reader.byte("barrier of a dead letter")? != 0,
-        quiet: reader.byte("quiet of a dead letter")? != 0,
-        size: reader.number("size of a dead letter")?,
-        put_at: reader.number("put time of a dead letter")?,
-        died_at: reader.number("time of a dead letter")?,
-        retry: None,
-        limit: Vec::new(),
-        group: Vec::new(),
-        payload: (),
-    };
-    if reader.byte("policy of a dead letter")? != 0 {
-        dead.retry = Some(read_retry_part(reader)?);
-    }
-    if version > BEFORE_LIMITS {
-        dead.limit = reader.string("limit names of a dead letter")?.to_vec();
-    }
-    if version > BEFORE_GROUPS {
-        dead.group = reader.string("group of a dead letter")?.to_vec();
-    }
-    Ok(dead)
 }

@@ -27,7 +27,7 @@ use crate::queue::scheduler::{Grant, Handle, NoRoom, Placed, Put, Scheduler};
 use crate::queue::schedules::bytes::Damaged;
 use crate::queue::schedules::trace_text::Schedule;
 use crate::queue::types::limits::{Limits, Weights, BETWEEN};
-use crate::queue::types::{Explained, Hot, Kind, Options, RevokeThen, Stats, Time};
+use crate::queue::types::{Behind, Explained, Hot, Kind, Options, RevokeThen, Stats, Time};
 
 /// One call to the scheduler, in the words of the contract.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,6 +106,10 @@ pub enum Call {
     Weights {
         weights: Weights,
     },
+    /// Declares what happens to messages behind a failure (clause 31).
+    Behind {
+        behind: Behind,
+    },
     /// Closes a limit name for `delay` µs (clause 27).
     CloseLimit {
         name: Vec<u8>,
@@ -150,6 +154,8 @@ pub struct PutCall {
     pub coalesce: Option<Vec<u8>>,
     pub debounce: u64,
     pub within: u64,
+    /// The outcome for it behind a failure; `None`: as the queue says.
+    pub behind: Option<Behind>,
 }
 
 /// The answer of the scheduler.
@@ -163,6 +169,8 @@ pub enum Answer {
     TooLarge,
     /// It may not replace the payload that it would replace (clause 29).
     Differs(Differs),
+    /// Half of the bound is parked (clause 31).
+    Stuck,
     Leased(Vec<Granted>),
     Done,
     /// The token is not that of a lease (clause 8).
@@ -232,6 +240,7 @@ impl From<&Put<'_>> for PutCall {
             coalesce: put.coalesce.map(|coalesce| coalesce.name.to_vec()),
             debounce: put.coalesce.map_or(0, |coalesce| coalesce.debounce),
             within: put.coalesce.map_or(0, |coalesce| coalesce.within),
+            behind: put.behind,
         }
     }
 }
@@ -350,6 +359,10 @@ impl Runner {
                 s.set_weights(now, weights.clone());
                 Answer::Done
             }
+            Call::Behind { behind } => {
+                s.set_behind(now, *behind);
+                Answer::Done
+            }
             Call::CloseLimit { name, delay } => {
                 s.close_limit(now, name, *delay);
                 Answer::Done
@@ -401,6 +414,7 @@ fn named<'a>(
         limit,
         group: &put.group,
         coalesce,
+        behind: put.behind,
     }
 }
 
@@ -419,5 +433,6 @@ fn answer_refused(refused: NoRoom) -> Answer {
         NoRoom::Full => Answer::Full,
         NoRoom::TooLarge => Answer::TooLarge,
         NoRoom::Differs(differs) => Answer::Differs(differs),
+        NoRoom::Stuck => Answer::Stuck,
     }
 }

@@ -19,7 +19,7 @@ use std::str::FromStr;
 use crate::queue::schedules::trace::{Call, PutCall, Step};
 use crate::queue::types::options::NUMBERS;
 use crate::queue::types::rules::{Rules, RULES};
-use crate::queue::types::{Kind, Options, RevokeThen, Then};
+use crate::queue::types::{Behind, Kind, Options, RevokeThen, Then};
 
 use parse::{parse_options, parse_step};
 
@@ -138,6 +138,7 @@ impl Display for Step {
             Call::Weights { weights } => {
                 line.unless(weights.is_empty(), "weights", escape(&weights.bytes()));
             }
+            Call::Behind { behind } => line.field("behind", behind.word()),
             Call::CloseLimit { name, delay } => {
                 line.field("name", escape(name));
                 line.field("delay", delay);
@@ -208,6 +209,7 @@ impl Line {
         self.optional("coalesce", put.coalesce.as_ref().map(|name| escape(name)));
         self.unless(put.debounce == 0, "debounce", put.debounce);
         self.unless(put.within == 0, "within", put.within);
+        self.optional("behind", put.behind.map(Behind::word));
     }
 }
 
@@ -224,6 +226,7 @@ fn options_line(options: &Options, rules: &Rules) -> String {
     }
     line.unless(options.limits.is_empty(), "limits", escape(&options.limits.bytes()));
     line.unless(options.weights.is_empty(), "weights", escape(&options.weights.bytes()));
+    line.unless(options.behind == Behind::Wait, "behind", options.behind.word());
     line.field("retry.attempts", or_none(retry.attempts.as_ref()));
     line.field("retry.first", retry.first);
     line.field("retry.factor", retry.factor);
@@ -303,6 +306,7 @@ fn name(call: &Call) -> &'static str {
         Call::Resume { .. } => "resume",
         Call::Limits { .. } => "limits",
         Call::Weights { .. } => "weights",
+        Call::Behind { .. } => "behind",
         Call::CloseLimit { .. } => "close_limit",
         Call::Explain { .. } => "explain",
         Call::ExplainKey { .. } => "explain_key",

@@ -35,18 +35,27 @@ pub const REFUSED: u8 = 64;
 /// It has a group.
 pub const GROUPED: u8 = 128;
 
-/// Tokens are below 2⁵³. Behind them `Extra::suspect` has room for a count.
+/// Tokens are below 2⁵³. Behind them `Extra::suspect` has room for a count, and for marks.
 pub const SILENT: u32 = 56;
 pub const TOKEN: u64 = (1 << SILENT) - 1;
+/// Its own value of [`Behind`](crate::queue::types::Behind), one more than its number; 0: it has none.
+pub const OWN: u32 = 59;
+/// It was held once: its keys are shut until it is settled (clause 31).
+pub const STUCK: u64 = 1 << 62;
+/// A lease of it ended without settling it: it keeps its places.
+pub const RETURNED: u64 = 1 << 63;
+/// The marks behind the count.
+pub const MARKS: u64 = !0 << OWN;
 
 /// Properties that only some messages have: delay, more than one attempt, a size, a dedup string.
 #[derive(Debug, Default)]
 pub struct Extra {
-    /// Its sequence, if that is not its id: it was delayed.
+    /// Its sequence, if that is not its id: it was delayed or parked.
     pub sequence: u64,
     pub size: u64,
     /// Token of the lease that expired while its handler may have run; 0: none. Such a message is leased
-    /// alone (clause 9). From bit `SILENT` on: number of leases whose holder did not report.
+    /// alone (clause 9). From bit `SILENT` on: number of leases whose holder did not report; from bit `OWN` on:
+    /// marks.
     pub suspect: u64,
     pub attempt: u32,
     /// Its place among the timers, or the next free record.

@@ -8,6 +8,7 @@ mod stats;
 
 pub use crate::clock::Time;
 use crate::limits::default;
+use crate::queue::schedules::bytes::{Damaged, Reader};
 pub use options::Options;
 pub use stats::Stats;
 
@@ -51,6 +52,39 @@ impl Default for Retry {
 pub enum Then {
     Dead,
     Hold,
+}
+
+/// The outcome for a message that waits on a key behind a failure (clause 31).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Behind {
+    /// It waits in its place.
+    #[default]
+    Wait,
+    /// It becomes a dead letter with the message that failed.
+    Bury,
+    /// It is cancelled with the message that failed.
+    Cancel,
+    /// It has no place until the key is open.
+    Park,
+}
+
+impl Behind {
+    pub const ALL: [Behind; 4] = [Behind::Wait, Behind::Bury, Behind::Cancel, Behind::Park];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Behind::Wait => "wait",
+            Behind::Bury => "bury",
+            Behind::Cancel => "cancel",
+            Behind::Park => "park",
+        }
+    }
+
+    /// Reads the byte of a dump, which is its number.
+    pub fn restored(from: &mut Reader<'_>, wanted: &'static str) -> Result<Self, Damaged> {
+        let number = usize::from(from.byte(wanted)?);
+        Behind::ALL.get(number).map_or_else(|| from.damaged(wanted), |one| Ok(*one))
+    }
 }
 
 /// The parts of a message's own retry policy that differ from its queue's (clause 10).
@@ -105,16 +139,19 @@ pub enum State {
     Leased,
     BackingOff,
     Held,
+    /// In no lane until a key is open (clause 31).
+    Parked,
 }
 
 impl State {
-    pub const ALL: [State; 6] = [
+    pub const ALL: [State; 7] = [
         State::Delayed,
         State::Waiting,
         State::Ready,
         State::Leased,
         State::BackingOff,
         State::Held,
+        State::Parked,
     ];
 
     /// The state's name wherever it appears: in Python, on the wire, in the docs.
@@ -126,6 +163,7 @@ impl State {
             State::Leased => "leased",
             State::BackingOff => "backing_off",
             State::Held => "held",
+            State::Parked => "parked",
         }
     }
 }
@@ -168,6 +206,8 @@ pub struct Node {
     pub turn: Option<Turn>,
     /// The concurrency limits that alone keep a ready message from being leased.
     pub limits: Vec<LimitFull>,
+    /// The list that it is in, if it is parked.
+    pub parked: Option<ParkedUnder>,
     /// The blockers that hold it up, one entry a key, in the order the put named them.
     pub blocked: Vec<Blocker>,
 }
@@ -182,6 +222,25 @@ pub struct Turn {
     /// Groups that come before its own, at most 1,000.
     pub ahead: u64,
 }
+
+/// The list in which a message is parked (clause 31).
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParkedUnder {
+    pub key: Vec<u8>,
+    /// µs since it was parked.
+    pub age: u64,
+    /// Number of times it was parked so far.
+    pub times: u32,
+    /// Number of messages that return from the same key before it, at most [`MOST_AHEAD`].
+    pub ahead: usize,
+    /// The key is paused.
+    pub paused: bool,
+    /// Unsettled messages of the key that were held, by id, the first ones.
+    pub behind: Vec<u64>,
+}
+
+/// Messages counted before a parked one.
+pub const MOST_AHEAD: usize = 1000;
 
 /// A limit that refuses a message: it is reached, or its rate is used up, or it is closed (clauses 26 and 27).
 #[derive(Clone, Debug, PartialEq)]

@@ -4,7 +4,7 @@
 
 use crate::limits::default;
 use crate::queue::types::limits::{Limits, Weights};
-use crate::queue::types::Retry;
+use crate::queue::types::{Behind, Retry};
 
 /// The options a queue was made with. A bound of 0 messages or bytes means none.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +32,9 @@ pub struct Options {
     /// A GROUP that ends in `*` is a prefix; the exact group, then the longest prefix, counts, else
     /// 1. Each GROUP once; returned sorted by GROUP.
     pub weights: Weights,
+    /// Outcome for messages that wait on a key of a held or dead message, or for `park` on a paused
+    /// key (clause 31): `wait`, `bury`, `cancel` or `park`.
+    pub behind: Behind,
 }
 
 impl Default for Options {
@@ -46,6 +49,7 @@ impl Default for Options {
             dead_ttl: default::DEAD_TTL,
             limits: Limits::default(),
             weights: Weights::default(),
+            behind: Behind::default(),
         }
     }
 }

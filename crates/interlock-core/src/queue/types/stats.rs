@@ -5,7 +5,7 @@
 /// Counts of now, and since the queue was created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// The sum of `delayed`, `waiting`, `ready`, `leased`, `backing_off` and `held`.
+    /// The sum of `delayed`, `waiting`, `ready`, `leased`, `backing_off`, `held` and `parked`.
     pub unsettled: u64,
     /// Size of the unsettled messages; 0 if the queue has no `maxbytes`.
     pub bytes: u64,
@@ -56,6 +56,8 @@ pub struct Stats {
     pub limited: u64,
     /// Groups with unsettled messages (clause 28).
     pub groups: u64,
+    /// Messages that hold no place until a paused or stuck key opens (clause 31).
+    pub parked: u64,
     /// Puts that replaced the payload of an earlier message (clause 29); `puts` does not count
     /// them.
     pub coalesced: u64,
@@ -63,7 +65,7 @@ pub struct Stats {
 
 impl Stats {
     /// Returns each count with its name, in the order of the fields.
-    pub fn named(&self) -> [(&'static str, u64); 26] {
+    pub fn named(&self) -> [(&'static str, u64); 27] {
         let Stats {
             unsettled,
             bytes,
@@ -90,6 +92,7 @@ impl Stats {
             dead_expired,
             limited,
             groups,
+            parked,
             coalesced,
         } = *self;
         [
@@ -118,6 +121,7 @@ impl Stats {
             ("dead_expired", dead_expired),
             ("limited", limited),
             ("groups", groups),
+            ("parked", parked),
             ("coalesced", coalesced),
         ]
     }

@@ -1,7 +1,7 @@
 //! The options of a message as they are returned: those that differ from the defaults.
 
 use interlock_core::queue::calls::coalesce::Named;
-use interlock_core::queue::types::RetryPart;
+use interlock_core::queue::types::{Behind, RetryPart};
 
 use crate::calls::read::Strings;
 use crate::queue::declare::OneOf;
@@ -22,6 +22,8 @@ pub struct Given<'a> {
     /// Its group; empty: none.
     pub group: &'a [u8],
     pub coalesced: Option<&'a Named>,
+    /// Its own value of what happens to it behind a failure.
+    pub behind: Option<Behind>,
 }
 
 impl Given<'_> {
@@ -62,6 +64,7 @@ impl Given<'_> {
                 let times = self.coalesced.map_or(0, |named| u64::from(named.revision));
                 (times > 0).then(|| number(times))
             }
+            MessageOption::Behind => self.behind.map(|one| one.word().as_bytes().to_vec()),
             MessageOption::Attempts => retry?.attempts.map(|most| number(most.unwrap_or(0).into())),
             MessageOption::First => retry?.first.map(number),
             MessageOption::Factor => retry?.factor.map(|by| number((by * 1000.0).round() as u64)),

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use interlock_core::queue::calls::carry::Stands;
+use interlock_core::queue::scheduler::Budget;
 use interlock_core::queue::types::{State, Time};
 
 use super::*;
@@ -25,6 +26,10 @@ impl Stood<'_> {
     fn is_dead(&self) -> bool {
         self.state == b"dead"
     }
+
+    fn may_park(&self) -> bool {
+        self.attempt == 1 && [&b"waiting"[..], b"parked"].contains(&self.state)
+    }
 }
 
 impl Queue {
@@ -40,6 +45,7 @@ impl Queue {
         let (all, stood) = read(from)?;
         self.begin(cx);
         self.has_room(&all, &stood, cx)?;
+        let mut budget = self.budget;
         reply::array(out, 2 * stood.len());
         for (message, stood) in all.list.iter().zip(&stood) {
             let (id, became) = match self.known_by(message, stood) {
@@ -47,7 +53,7 @@ impl Queue {
                     self.scheduler.deduplicated();
                     (id, "known")
                 }
-                None => self.carry_in(&all, message, stood),
+                None => self.carry_in(&all, message, stood, &mut budget),
             };
             if self.scheduler.known(&stood.mark).is_none() {
                 self.waiting.became_known(&stood.mark);
@@ -70,6 +76,7 @@ impl Queue {
     fn has_room(&self, all: &Messages<'_>, stood: &[Stood<'_>], cx: &Context<'_>) -> Read<()> {
         let mut names: HashSet<&str, std::hash::RandomState> = HashSet::default();
         let (mut count, mut dead, mut bytes, mut weight) = (0u64, 0u64, 0u64, 0u64);
+        let (mut could_park, attentive) = ((0u64, 0u64), self.scheduler.is_attentive());
         for (message, stood) in all.list.iter().zip(stood) {
             let name = message.dedup().filter(|_| !stood.is_dead());
             let again = |name: &str| names.contains(name);
@@ -87,16 +94,24 @@ impl Queue {
             } else {
                 count += 1;
                 bytes += message.payload.len() as u64;
+                if attentive && stood.may_park() {
+                    if self.scheduler.put_could_park(&all.put(message)) {
+                        could_park.0 += 1;
+                        could_park.1 += message.payload.len() as u64;
+                    }
+                }
             }
             weight += message.weight();
         }
         if count > 0 {
             self.too_large(count, bytes, "restore")?;
+            self.room_to_park(could_park, "restore")?;
             if let Some(full) = self.no_room(count, bytes, "restore") {
                 return Err(full);
             }
         }
-        let (kept, most) = (self.scheduler.dead_count() as u64, self.declared.max_dead);
+        let kept = (self.scheduler.dead_count() + self.scheduler.dying()) as u64;
+        let most = self.declared.max_dead;
         if dead > 0 && kept + dead > most {
             let text = format_args!("{kept} dead letters are kept; MAXDEAD is {most}");
             return refuse(Code::Full, "restore", text);
@@ -112,6 +127,7 @@ impl Queue {
         all: &Messages<'_>,
         message: &Message<'_>,
         stood: &Stood<'_>,
+        budget: &mut Budget,
     ) -> (u64, &'static str) {
         let result = message.said.as_ref().map_or(0, |said| said.result);
         let body = Body { data: Payload::new(message.payload, message.beside()), result };
@@ -131,10 +147,13 @@ impl Queue {
         if let Some(name) = put.dedup {
             self.waiting.became_known(name);
         }
-        let (id, state) = self.scheduler.carry_in(&put, body, attempt, &error, stands);
+        let (id, state) = self.scheduler.carry_in(&put, body, attempt, &error, stands, budget);
+        self.note_cancelled();
         let became = match state {
-            State::Ready => "waiting",
-            state => state.word(),
+            Some(State::Ready) => "waiting",
+            Some(state) => state.word(),
+            None if self.scheduler.dead_letter(id).is_some() => "dead",
+            None => "cancelled",
         };
         (id, became)
     }
@@ -190,8 +209,9 @@ fn stood<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, i: usize) -> Read<Stood
     let mark = to_text(mark);
     let what = || format!("messages[{i}].state");
     let state = from.take(what)?;
-    if ![&b"waiting"[..], b"delayed", b"backing_off", b"held", b"dead"].contains(&state) {
-        return from.bad(what, "is not waiting, delayed, backing_off, held or dead");
+    let states = [&b"waiting"[..], b"delayed", b"backing_off", b"held", b"parked", b"dead"];
+    if !states.contains(&state) {
+        return from.bad(what, "is not waiting, delayed, backing_off, held, parked or dead");
     }
     let attempt = from.natural(1, MAX_COUNT, || format!("messages[{i}].attempt"))? as u32;
     let time = from.natural(0, MAX_TIME, || format!("messages[{i}].time"))?;

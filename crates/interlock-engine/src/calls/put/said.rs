@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use interlock_core::queue::calls::coalesce::Coalesce;
 use interlock_core::queue::scheduler::Put;
 use interlock_core::queue::types::limits::{joined, names_of, BETWEEN};
-use interlock_core::queue::types::{RetryPart, Then};
+use interlock_core::queue::types::{Behind, RetryPart, Then};
 
 use crate::queue::declare::OneOf;
 use crate::values::args::{Args, Read, Reader, What};
@@ -30,6 +30,8 @@ pub struct Said<'a> {
     pub limit: Vec<u8>,
     /// Its group; empty: none.
     pub group: &'a [u8],
+    /// The outcome for it behind a failure; `None`: as the queue says.
+    pub behind: Option<Behind>,
     /// Its coalescing name, or an empty one.
     pub coalesce: Coalesce<'a>,
 }
@@ -77,6 +79,7 @@ impl<'a> Said<'a> {
             MessageOption::Quiet => self.quiet = number()? == 1,
             MessageOption::Limit => self.limit = limit_names(from, what)?,
             MessageOption::Group => self.group = group(from, what)?,
+            MessageOption::Behind => self.behind = Some(Behind::read(from, what)?),
             MessageOption::Coalesce => self.coalesce.name = coalescing_name(from, what)?,
             MessageOption::Debounce => self.coalesce.debounce = number()? as u64,
             MessageOption::Within => self.coalesce.within = number()? as u64,
@@ -135,6 +138,7 @@ impl<'a> Said<'a> {
             window: self.window,
             limit: &self.limit,
             group: self.group,
+            behind: self.behind,
             coalesce: self.coalesce(),
             ..Put::default()
         }

@@ -33,6 +33,11 @@ FLAGS = {
     "weights": Flag(
         "--weights", "messages of a group's turn, such as acme=3,free:*=1; none: one each", "LIST"
     ),
+    "behind": Flag(
+        "--behind",
+        "outcome for messages behind a held or dead one: wait, bury, cancel or park",
+        "WORD",
+    ),
     "attempts": Flag("--attempts", "total attempts of a message; none: unlimited", "N"),
     "first": Flag("--first", "seconds of backoff after the first failure", "SECONDS"),
     "factor": Flag("--factor", "factor by which each further backoff grows, 1 or more", "NUMBER"),

@@ -87,6 +87,11 @@ def _import(operator: Operator, given: argparse.Namespace, file: TextIO) -> int:
             f"{count(restore.behind, 'message')} placed behind existing ones, because held or "
             "backing off in the export"
         )
+    if restore.gone:
+        told.append(
+            f"{count(restore.gone, 'message')} buried or cancelled, because a message that is held "
+            "has one of their keys"
+        )
     for one in told:
         failed(one)
     counts = {"messages": restore.new, "known": restore.known, "dead": restore.dead}
@@ -109,6 +114,7 @@ class Restore:
         self.known = 0
         self.dead = 0
         self.behind = 0
+        self.gone = 0
 
     def told(self) -> str:
         """Return the result so far."""
@@ -133,6 +139,8 @@ class Restore:
             progress(done, len(items))
 
     def _restore(self, some: list[Stored]) -> None:
+        from interlock.client.connection.refusals import HalfParked
+
         told = False
         batch = [(self._mark(one), one) for one in some]
         while True:
@@ -140,8 +148,9 @@ class Restore:
                 answers = self._operator.restore(self._queue, batch)
                 break
             except Full as full:
-                # Room for messages appears by itself; dead letters must be removed by an operator.
-                if "MAXDEAD" in str(full):
+                # Room for messages appears by itself; dead letters must be removed, and paused and
+                # stuck keys opened, by an operator.
+                if "MAXDEAD" in str(full) or isinstance(full, HalfParked):
                     raise
                 if not told:
                     print(f"interlock: {self._queue} is full; waiting for room", file=sys.stderr)
@@ -154,6 +163,7 @@ class Restore:
                 self.dead += 1
             else:
                 self.new += 1
+                self.gone += became in ("dead", "cancelled")
                 self.behind += became == "waiting" and one.state in ("held", "backing_off")
 
     def _mark(self, one: Stored) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from interlock.client.wire.records import Stored
     from interlock.explanation import ExplainNode
 
-STATES = ("delayed", "waiting", "ready", "leased", "backing_off", "held")
+STATES = ("delayed", "waiting", "ready", "leased", "backing_off", "held", "parked")
 LIMIT = Flag("--limit", "number to show (10)", "N", positive, 10)
 STATE = Flag("--state", "only messages in this state", choices=STATES)
 KEY = Flag("--key", "only messages that have this key", "KEY")

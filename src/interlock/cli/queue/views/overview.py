@@ -154,7 +154,7 @@ SECTIONS = (
     (
         "now",
         ("unsettled", "bytes", "delayed", "waiting", "ready", "leased", "backing_off", "held",
-         "dead", "lanes", "results", "result_bytes"),
+         "parked", "dead", "lanes", "results", "result_bytes"),
     ),
     (
         "since it was created",
@@ -170,6 +170,7 @@ MEANINGS = {
     "leased": "being handled",
     "backing_off": "failed, and will be tried again",
     "held": "their keys are blocked until an operator acts: retry, skip or bury",
+    "parked": "without a place until a paused or stuck key opens",
     "dead": "dead letters",
     "lanes": "keys with unsettled messages",
     "results": "kept results",

@@ -179,7 +179,10 @@ def record(queue: str, seen: Look) -> dict[str, Any]:
     }  # fmt: skip
 
 
-STATES = ("unsettled", "delayed", "waiting", "ready", "leased", "backing_off", "held", "dead")
+STATES = (
+    *("unsettled", "delayed", "waiting", "ready", "leased", "backing_off", "held", "parked"),
+    "dead",
+)
 SHOWN = 8
 BAR = 10
 PAGES = 8

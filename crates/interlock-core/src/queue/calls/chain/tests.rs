@@ -7,7 +7,7 @@ use crate::queue::calls::chain::*;
 use crate::queue::parts::watch::Watch;
 use crate::queue::scheduler::{Grant, Put};
 use crate::queue::types::limits::Limits;
-use crate::queue::types::{Kind, Options};
+use crate::queue::types::{Behind, Kind, Options, RevokeThen};
 
 struct Bench(Scheduler<()>);
 
@@ -269,4 +269,19 @@ fn a_message_waits_for_a_slot_that_is_kept_for_one_that_never_starts() {
     let chain = bench.scheduler.waits_for(behind, &now[1..]).expect("it is not given up");
     assert_eq!(chain.words(), [format!("{behind}"), format!("{keeper} on limit x")]);
     assert_eq!(bench.check(&[keeper, behind], &now[1..]), 2);
+}
+
+#[test]
+fn a_message_parked_behind_a_handlers_own_waits_for_it() {
+    let options = Options { behind: Behind::Park, ..Options::default() };
+    let mut bench = Bench(Scheduler::new(options, Watch::off()));
+    let own = bench.put(&["a"], &[]);
+    bench.0.lease(1, Kind::Any, 0).unwrap();
+    bench.0.revoke(1, own, RevokeThen::Hold).unwrap();
+    let parked = bench.put(&["a", "b"], &[]);
+    assert!(bench.0.retry(1, own));
+    bench.0.lease(1, Kind::Any, 0).unwrap();
+    assert_eq!(bench.chain(parked, &[own]), Some(vec![parked, own]));
+    let other = bench.put(&["b"], &[]);
+    assert_eq!(bench.chain(other, &[own]), None, "it holds no place on its other key");
 }

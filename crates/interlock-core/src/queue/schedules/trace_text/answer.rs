@@ -23,6 +23,7 @@ impl Display for Answer {
                 let Differs { message, what, .. } = differs;
                 write!(f, "put {message} has another {}", what.words())
             }
+            Answer::Stuck => write!(f, "half is parked"),
             Answer::Leased(granted) => list(f, "leased", granted, |f, lease: &Granted| {
                 write!(f, "{} token {} attempt {}", lease.id, lease.token, lease.attempt)
             }),

@@ -8,7 +8,7 @@ use crate::queue::schedules::trace::{Call, PutCall, Step};
 use crate::queue::types::limits::{Declared, Value, BETWEEN};
 use crate::queue::types::options::NUMBERS;
 use crate::queue::types::rules::{Rules, RULES};
-use crate::queue::types::{Kind, Options, Retry, RevokeThen};
+use crate::queue::types::{Behind, Kind, Options, Retry, RevokeThen};
 
 pub(in crate::queue::schedules::trace_text) fn parse_options(
     line: &str,
@@ -44,6 +44,7 @@ pub(in crate::queue::schedules::trace_text) fn parse_options(
     }
     options.limits = fields.declared("limits")?;
     options.weights = fields.declared("weights")?;
+    options.behind = fields.behind()?.unwrap_or_default();
     fields.finish()?;
     if !options.retry.factor.is_finite() {
         return Err("options: retry.factor is not finite".into());
@@ -102,6 +103,7 @@ fn parse_call<'a>(name: &'a str, words: impl Iterator<Item = &'a str>) -> Result
         "resume" => Call::Resume { key: fields.key("key")? },
         "limits" => Call::Limits { limits: fields.declared("limits")? },
         "weights" => Call::Weights { weights: fields.declared("weights")? },
+        "behind" => Call::Behind { behind: fields.behind()?.ok_or("behind: no field behind")? },
         "close_limit" => Call::CloseLimit {
             name: fields.key("name")?.ok_or("close_limit: no field name")?,
             delay: fields.number("delay")?,
@@ -150,6 +152,7 @@ fn parse_put(fields: &mut Fields<'_>) -> Result<PutCall, String> {
         coalesce: fields.key("coalesce")?,
         debounce: fields.number_or("debounce", 0)?,
         within: fields.number_or("within", 0)?,
+        behind: fields.behind()?,
     })
 }
 
@@ -260,6 +263,12 @@ impl<'a> Fields<'a> {
             return Err(self.wrong("group", "has the byte 0x1F"));
         }
         Ok(group)
+    }
+
+    fn behind(&mut self) -> Result<Option<Behind>, String> {
+        let given = self.pairs.iter().any(|(name, _)| *name == "behind");
+        let value = self.one_of("behind", Behind::Wait, &Behind::ALL, Behind::word)?;
+        Ok(given.then_some(value))
     }
 
     fn names(&mut self) -> Result<Vec<Vec<u8>>, String> {

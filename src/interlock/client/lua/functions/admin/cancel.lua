@@ -9,6 +9,7 @@ register('cancel', function(q, from)
   local done = m and m.state ~= 'L'
   if done then
     outcome.cancel(q, m)
+    behind.move(q)
   end
   commit(q)
   return { done and '1' or '0' }

@@ -61,7 +61,7 @@ register('configure', function(q, from)
         given[name] = mode == 'CHANGE' and now[name] or option.default
       end
     end
-    local limits_change = given.LIMITS ~= now.LIMITS
+    local limits_change, behind_before = given.LIMITS ~= now.LIMITS, now.BEHIND
     if q.slots and limits_change then
       release_keepers(q)
     end
@@ -77,6 +77,9 @@ register('configure', function(q, from)
     end
     if c[N.dead] > 0 then
       c[N.dead_due] = 0
+    end
+    if given.BEHIND ~= behind_before then
+      behind.configure(q, given.BEHIND)
     end
   end
   commit(q)

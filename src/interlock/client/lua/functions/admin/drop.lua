@@ -34,7 +34,14 @@ local function open_ended(q)
     add('lu:', { name })
     add('lr:', { name })
   end
-  add('park:', redis_call('HKEYS', q.pk))
+  for _, keys in ipairs({ redis_call('HKEYS', q.pk), redis_call('HKEYS', q.ck), redis_call('ZRANGE', q.po, 0, -1) }) do
+    add('park:', keys)
+    add('st:', keys)
+    add('pb:', keys)
+  end
+  for _, m in ipairs(q.counters[N.dying] > 0 and messages_at(q, redis_call('ZRANGE', q.held, 0, -1)) or NONE) do
+    add('st:', behind.keys_of(m))
+  end
   add('back:', redis_call('LRANGE', q.back, 0, -1))
   return names
 end
@@ -58,6 +65,7 @@ end
 local ALL = {
   'c', 'o', 'y', 'al', 'n', 'v', 'dep', 'fk', 'rk', 'fu', 'ru', 'due', 'u', 'uw', 'x', 'xo', 'xk', 'res', 'rz', 'ro',
   'pk', 'back', 'held', 'ba', 'bn', 'opening', 'ak', 'au', 'sn', 'keep', 'rt', 'gr', 'gm', 'gq', 'go',
+  'ck', 'pa', 'po', 'sw', 'sc', 'sk',
   'late', 'unf', 'ko', 'w:any', 'w:keyed', 'w:unkeyed', 'w:room', 'w:needs',
   'w:turn', 'w:settled',
   'told:any', 'told:keyed', 'told:unkeyed', 'ev', 'w:events',

@@ -10,6 +10,7 @@ register('pause', function(q, from)
     if new then
       set(hash(q, 'pk'), key, '1')
       c[N.paused] = c[N.paused] + 1
+      behind.pause(q, key)
     end
     reply[i] = new and '1' or '0'
   end
@@ -24,6 +25,7 @@ register('pause', function(q, from)
     reply[1] = c[N.halted] == 0 and '1' or '0'
     c[N.halted] = 1
   end
+  behind.move(q)
   commit(q)
   return reply
 end)

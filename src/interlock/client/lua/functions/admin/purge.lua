@@ -38,6 +38,7 @@ register('purge', function(q, from)
   local count
   if what == 'pending' then
     count = purge_pending(q)
+    behind.move(q)
   else
     local ids = redis_call('ZRANGE', q.xo, 0, MAX_PURGED - 1)
     count = letters.drop(q, ids)

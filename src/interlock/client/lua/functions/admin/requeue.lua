@@ -38,6 +38,15 @@ register('requeue', function(q, from)
   if wrong then
     refuse_now(q, 'TOOBIG', '%s: %s', from.called, wrong)
   end
+  local m = new_message(payload, dead.exclusive)
+  m.shared, m.barrier = dead.shared, dead.barrier
+  m.limit, m.group = dead.extras.LIMIT or false, dead.extras.GROUP or false
+  dead.extras.LIMIT, dead.extras.GROUP = nil, nil
+  m.extras = next(dead.extras) ~= nil and dead.extras or nil
+  wrong = behind.too_many(q, { m })
+  if wrong then
+    refuse_now(q, 'STUCK', '%s: %s', from.called, wrong)
+  end
   local waits = c[N.room_until] > q.now
   wrong = no_room(q, 1, #payload) or waits and room.is_kept(q) and room.KEPT
   if wrong then
@@ -48,11 +57,6 @@ register('requeue', function(q, from)
   end
   letters.drop(q, { id })
   c[N.requeued] = c[N.requeued] + 1
-  local m = new_message(payload, dead.exclusive)
-  m.shared, m.barrier = dead.shared, dead.barrier
-  m.limit, m.group = dead.extras.LIMIT or false, dead.extras.GROUP or false
-  dead.extras.LIMIT, dead.extras.GROUP = nil, nil
-  m.extras = next(dead.extras) ~= nil and dead.extras or nil
   local reply = { enter(q, m) }
   commit(q)
   return reply

@@ -1,13 +1,13 @@
 -- il1_restore: window item...
 --   item: mark state attempt time error, then a message as il1_put takes it
--- Puts messages of another queue as they stood there, with the attempts they had, and keeps its dead
--- letters. A mark is known for `window`, as the dedup string of a settled message is: what is restored
+-- Puts messages of another queue as they stood there (parked ones as waiting), with the attempts they had, and keeps its
+-- dead letters. A mark is known for `window`, as the dedup string of a settled message is: what is restored
 -- again is not put again. Answers for each its id, and how it stands, or `known`.
 -- Into a sealed queue too. No allow-oom: a full server takes nothing new.
 
 local STANDS = {
-  waiting = true, delayed = true, backing_off = true, held = true, dead = true,
-  told = 'waiting, delayed, backing_off, held or dead',
+  waiting = true, delayed = true, backing_off = true, held = true, parked = true, dead = true,
+  told = 'waiting, delayed, backing_off, held, parked or dead',
 }
 
 local function take_item(from, i)
@@ -20,6 +20,8 @@ local function take_item(from, i)
   local time = take.whole(from, 0, MAX_TIME, 'messages[%d].time', i)
   local text = take.text(from, MAX_HISTORY, 'messages[%d].error', i)
   local m, keys = take_message(from, i)
+  m.is_stopped = state == 'held' or state == 'backing_off'
+  m.may_park = attempt == 1 and (state == 'waiting' or state == 'parked')
   return { mark = mark, state = state, attempt = attempt, time = time, text = text, m = m }, keys
 end
 
@@ -80,19 +82,27 @@ local function check_room(q, from, fresh, bytes, dead)
     if text then
       refuse_now(q, 'TOOBIG', '%s: %s', from.called, text)
     end
+    local new = {}
+    for _, m in ipairs(fresh) do
+      new[#new + 1] = m.may_park and m or nil
+    end
+    text = behind.too_many(q, new)
+    if text then
+      refuse_now(q, 'STUCK', '%s: %s', from.called, text)
+    end
     text = no_room(q, #fresh, bytes)
     if text then
       refuse_now(q, 'FULL', '%s: %s', from.called, text)
     end
   end
   local kept, most = q.counters[N.dead], option(q, 'MAXDEAD')
-  if dead > 0 and kept + dead > most then
+  if dead > 0 and kept + q.counters[N.dying] + dead > most then
     refuse_now(q, 'FULL', '%s: %s dead letters are kept; MAXDEAD is %s', from.called, digits(kept), digits(most))
   end
 end
 
 -- A message that has just become ready as it took its place is no longer ready.
-local function take_back(q, m)
+local function not_ready(q, m)
   if m.group then
     turns.withdraw(q, m)
     return
@@ -123,21 +133,30 @@ local function restore_message(q, item)
     fall_due_at(q, item.time, 'd' .. m.id)
     return 'delayed'
   end
+  if m.is_stopped then
+    extra(m, 'RETURNED', true)
+  end
+  local cancelled = c[N.cancelled]
   enter(q, m)
+  if m.gone then
+    return c[N.cancelled] > cancelled and 'cancelled' or 'dead'
+  end
+  -- A later item may move it.
+  q.messages[m.place] = m
   if m.state ~= 'R' then
-    return 'waiting'
+    return m.state == 'K' and 'parked' or 'waiting'
   elseif state == 'held' then
-    take_back(q, m)
-    m.state = 'H'
-    c[N.held] = c[N.held] + 1
-    redis_call('ZADD', q.held, m.place, m.place)
+    not_ready(q, m)
+    outcome.become_held(q, m)
+    behind.become_stuck(q, m)
+    behind.move(q)
   elseif state == 'backing_off' then
-    take_back(q, m)
+    not_ready(q, m)
     m.state = 'B'
     c[N.backing_off] = c[N.backing_off] + 1
     fall_due_at(q, item.time, 'b' .. m.place)
   end
-  return state == 'delayed' and 'waiting' or state
+  return m.is_stopped and state or 'waiting'
 end
 
 local function restore_dead(q, item)
@@ -174,7 +193,10 @@ register('restore', function(q, from)
   for i = 1, #items do
     local item, became = items[i], 'dead'
     local m = item.m
-    local id = item.known or item.first and item.first.id or m.known or m.first and m.first.id
+    local text = item.state ~= 'dead' and m.extras and m.extras.DEDUP
+    -- A string that was known may be free again: its message has gone with a held one.
+    local marked = dedup.known_id(q, item.mark)
+    local id = marked or text and dedup.known_id(q, text)
     if id then
       became = 'known'
       c[N.deduplicated] = c[N.deduplicated] + 1
@@ -183,12 +205,12 @@ register('restore', function(q, from)
     else
       became = restore_message(q, item)
     end
-    item.id = id or m.id
-    if not item.known and not item.first then
-      dedup.remember(q, item.mark, item.id)
-      dedup.know_for(q, item.mark, item.id, window)
+    id = id or m.id
+    if not marked then
+      dedup.remember(q, item.mark, id)
+      dedup.know_for(q, item.mark, id, window)
     end
-    reply[2 * i - 1], reply[2 * i] = item.id, became
+    reply[2 * i - 1], reply[2 * i] = id, became
   end
   commit(q)
   return reply

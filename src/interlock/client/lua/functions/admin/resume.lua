@@ -6,15 +6,16 @@ local function resume_key(q, key)
   if not get(hash(q, 'pk'), key) then
     return false
   end
-  local c, parked = q.counters, name_of(q, 'park:' .. key)
+  local c, aside = q.counters, name_of(q, 'park:' .. key)
   set(hash(q, 'pk'), key, false)
   c[N.paused] = c[N.paused] - 1
-  if redis_call('EXISTS', parked) == 1 then
+  behind.note_open(q, key)
+  if redis_call('EXISTS', aside) == 1 then
     c[N.moved] = c[N.moved] + 1
-    redis_call('RENAME', parked, name_of(q, 'back:' .. c[N.moved]))
+    redis_call('RENAME', aside, name_of(q, 'back:' .. c[N.moved]))
     redis_call('RPUSH', q.back, c[N.moved])
     c[N.returning] = c[N.returning] + 1
-    unpark(q)
+    pauses.take_back(q)
   end
   return true
 end
@@ -29,6 +30,7 @@ register('resume', function(q, from)
     reply[1] = tostring(c[N.halted])
     c[N.halted] = 0
   end
+  behind.move(q)
   commit(q)
   return reply
 end)

@@ -7,6 +7,7 @@ register('retry', function(q, from)
     if not asked then
       if m.state == 'H' then
         extra(m, 'ATTEMPT', attempt_of(m) + 1)
+        behind.retry(q, m)
       end
       if q.watched then
         events.happened(q, 'readied', m)

@@ -284,6 +284,13 @@ register('put', function(q, from)
     room.leave(q, consumer)
     refuse_now(q, 'TOOBIG', '%s: %s', from.called, text)
   end
+  text = bounded and behind.too_many(q, fresh)
+  if text then
+    if waits then
+      room.leave(q, consumer)
+    end
+    refuse_now(q, 'STUCK', '%s: %s', from.called, text)
+  end
   bytes = bytes + more_bytes
   text = bounded and (no_room(q, #fresh, bytes)
     or kept and room.KEPT)
@@ -304,23 +311,24 @@ register('put', function(q, from)
   if q.turns then
     turns.look_at(q, fresh)
   end
-  for i = 1, #entering do
-    local m = entering[i]
-    if m.onto then
-      coalescing.replace(q, m.onto, m)
-    elseif not enter_plain(q, m) then
-      enter(q, m)
-    end
-  end
   reply = {}
+  local newest = {}
   for i = 1, #list do
     local m = list[i]
-    local known = m.known or m.first and m.first.id
-    reply[2 * i - 1], reply[2 * i] = known or m.id, known and '1' or '0'
-    if m.onto then
-      reply[2 * i - 1], reply[2 * i] = m.onto.id, '2'
+    -- The first one of a dedup string or coalescing name may be gone with a held message.
+    local known = (m.known or m.first) and known_id(q, m.extras.DEDUP)
+    local onto = m.onto and (m.onto.gone and newest[m.coalesce] or m.onto)
+    if known then
+      c[N.deduplicated] = c[N.deduplicated] + 1
+    elseif onto and not onto.gone then
+      coalescing.replace(q, onto, m)
+    else
+      if not enter_plain(q, m) then
+        enter(q, m)
+      end
+      onto, newest[m.coalesce or ''] = nil, m
     end
+    reply[2 * i - 1], reply[2 * i] = known or onto and onto.id or m.id, known and '1' or onto and '2' or '0'
   end
-  c[N.deduplicated] = c[N.deduplicated] + #list - #entering
   return answer(q, from, consumer, call, reply)
 end)

@@ -27,6 +27,7 @@ register('revoke', function(q, from)
     else
       outcome.give_up(q, m, 'revoked', ends == 'hold')
     end
+    behind.move(q)
   end
   commit(q)
   return { done and '1' or '0' }

@@ -129,7 +129,24 @@ local function behind_barrier(q, walk, first)
   for _, m in ipairs(walk.line) do
     among = among + (m.place >= barrier and 1 or 0)
   end
-  return c[N.unsettled] - c[N.delayed] - ahead - among
+  return c[N.unsettled] - c[N.delayed] - c[N.parked] - ahead - among
+end
+
+-- How many messages are parked for these keys, each of which counts once.
+local function parked_for(q, walk, keys, seen)
+  local count = 0
+  for _, key in ipairs(q.counters[N.parked] > 0 and keys or NONE) do
+    if not seen[key] then
+      seen[key] = true
+      if walk.steps == 0 then
+        walk.exact = false
+        break
+      end
+      walk.steps = walk.steps - 1
+      count = count + redis_call('ZCARD', name_of(q, 'pb:' .. key))
+    end
+  end
+  return count
 end
 
 register('blocked', function(q, from)
@@ -137,19 +154,20 @@ register('blocked', function(q, from)
   local ids, keys, halted = take_roots(from)
   local c = look(q)
   if halted then
-    local aside = c[N.delayed] + c[N.leased] + c[N.backing_off] + c[N.held]
+    local aside = c[N.delayed] + c[N.leased] + c[N.backing_off] + c[N.held] + c[N.parked]
     return { digits(c[N.unsettled] - aside), '1' }
   end
   local walk = {
     seen = {}, looked_at = {}, line = {}, count = 0, most = most, steps = MAX_PLACES, exact = true,
   }
-  local first = nil
+  local first, roots = nil, {}
   for _, m in ipairs(find_all(q, ids)) do
-    if m and m.state ~= 'D' then
+    if m and m.state ~= 'D' and m.state ~= 'K' then
       first = (not first or m.place < first) and m.place or first
       if not walk.seen[m.place] then
         walk.seen[m.place] = true
         walk.line[#walk.line + 1] = m
+        roots[#roots + 1] = m
       end
     end
   end
@@ -162,7 +180,7 @@ register('blocked', function(q, from)
       return false
     end)
   end
-  local behind = behind_barrier(q, walk, first)
+  local after = behind_barrier(q, walk, first)
   for _, key in ipairs(keys) do
     follow(q, walk, key, lane_head(q, key), function(place)
       local m = message_at(q, place)
@@ -176,5 +194,10 @@ register('blocked', function(q, from)
       break
     end
   end
-  return { digits(walk.count + behind), walk.exact and '1' or '0' }
+  local seen = {}
+  local parked = parked_for(q, walk, keys, seen)
+  for _, m in ipairs(roots) do
+    parked = parked + parked_for(q, walk, behind.keys_of(m), seen)
+  end
+  return { digits(walk.count + after + parked), walk.exact and '1' or '0' }
 end)

@@ -7,7 +7,8 @@ local STEPS = 2000         -- nodes looked at in all, to count how many are ahea
 local LOOKED_THROUGH = 1000 -- unsettled messages looked through for those before a barrier
 local MANY_FIELDS = 20000       -- of c, if there are fewer, are checked for them
 local READ_BYTES = 4194304       -- bytes read of these messages
-local SHOWN_BEFORE = 10    -- of these are named, beyond those that are leased
+local SHOWN_BEFORE = 10    -- of these are named, beyond those that are leased; and stuck ones of a key
+local LOOKED_AT = 100      -- stuck ones of a key, the first of which by id are named
 
 -- The messages of an explanation, in the order of the answer.
 local WALK = {}
@@ -90,7 +91,7 @@ local function look_around(q, walk)
         return
       end
       local m = message_at(q, place)
-      if m and m.state ~= 'D' and (not token or m.token == token) then
+      if m and m.state ~= 'D' and m.state ~= 'K' and (not token or m.token == token) then
         read = read + #(m.text or '')
         local list = m.state == 'L' and leased or others
         list[#list + 1] = m
@@ -136,7 +137,7 @@ function description.before_barrier(q, walk, place)
     return sum
   end
   if behind < before and behind <= most then
-    local placed = c[N.unsettled] - c[N.delayed]
+    local placed = c[N.unsettled] - c[N.delayed] - c[N.parked]
     return placed - count(redis_call('ZRANGEBYSCORE', q.ba, place, '+inf')), true
   end
   local counted = math.min(before, most)
@@ -240,6 +241,42 @@ local function tell_limits(q, walk, m, reply)
   reply[at] = tostring(count)
 end
 
+-- The stuck messages of a key that are named, by id.
+local function stuck_on(q, key)
+  local found = {}
+  for _, m in ipairs(messages_at(q, redis_call('ZRANGE', name_of(q, 'st:' .. key), 0, LOOKED_AT - 1))) do
+    if m and m.extras and m.extras.STUCK then
+      found[#found + 1] = m
+    end
+  end
+  table.sort(found, function(a, b)
+    return a.id < b.id
+  end)
+  local places = {}
+  for i = 1, math.min(#found, SHOWN_BEFORE) do
+    places[i] = found[i].place
+  end
+  return places
+end
+
+-- Where a message is parked, and the stuck messages for which it is.
+local function tell_parking(q, walk, m, reply)
+  if m.state ~= 'K' then
+    reply[#reply + 1] = '0'
+    return
+  end
+  local key = m.extras.UNDER
+  local ahead = redis_call('ZRANK', name_of(q, 'pb:' .. key), m.id)
+  local holders = walk:name_all(q, stuck_on(q, key), {})
+  description.append(reply, {
+    '1', key, digits(math.max(q.now - m.extras.SINCE, 0)), tostring(m.extras.PARKED), tostring(math.min(ahead, MAX_ROOTS)),
+    behind.is_paused(q, key) and '1' or '0', tostring(#holders),
+  })
+  for _, holder in ipairs(holders) do
+    reply[#reply + 1] = holder.id
+  end
+end
+
 -- The turn of a message that may come up: its group, how many of that are ready, and how many groups come before it.
 local function tell_turn(q, m, reply)
   local c = q.counters
@@ -281,6 +318,7 @@ local function tell_node(q, walk, m, reply)
   description.append(reply, paused)
   tell_limits(q, walk, m, reply)
   tell_turn(q, m, reply)
+  tell_parking(q, walk, m, reply)
   local found = blockers(q, walk, m)
   reply[#reply + 1] = tostring(#found)
   for _, one in ipairs(found) do
@@ -301,6 +339,11 @@ local function start(q, walk, what, name)
     return m
   end
   local text = get(hash(q, 'l'), name)
+  local parked = not text and q.counters[N.parked] > 0 and redis_call('ZRANGE', name_of(q, 'pb:' .. name), 0, 0)[1]
+  if parked then
+    walk:add(message_at(q, parked))
+    return true
+  end
   local node = text and lanes.of(q, text).head
   while node and not walk.truncated do
     local place = string_sub(node, 2)

@@ -20,6 +20,11 @@ local function may(search, keys)
   return allowed
 end
 
+-- How many messages are parked for a key.
+local function parked_on(q, key)
+  return q.counters[N.parked] > 0 and redis_call('ZCARD', name_of(q, 'pb:' .. key)) or 0
+end
+
 local function add(search, kind, id, key, depth, time, consumer)
   search.found[#search.found + 1] = {
     kind = kind, id = id, key = key, depth = depth, time = time, consumer = consumer,
@@ -35,7 +40,7 @@ local function look_at_message(q, search, m)
   for _, list in ipairs({ m.exclusive, m.shared }) do
     for _, key in ipairs(list) do
       local lane = lanes.of(q, get(hash(q, 'l'), key))
-      depth = depth + lane.depth - lane.active
+      depth = depth + lane.depth - lane.active + parked_on(q, key)
       if lane.depth > deepest then
         deepest, deepest_key = lane.depth, key
       end
@@ -43,7 +48,7 @@ local function look_at_message(q, search, m)
   end
   if m.barrier then
     -- Everything that has a place is behind it.
-    depth = c[N.unsettled] - c[N.delayed] - 1
+    depth = c[N.unsettled] - c[N.delayed] - c[N.parked] - 1
   end
   local time, consumer = '', ''
   if m.state == 'L' then
@@ -59,7 +64,7 @@ end
 local function look_at_paused(q, search)
   local c = q.counters
   if c[N.halted] > 0 then
-    local aside = c[N.delayed] + c[N.leased] + c[N.backing_off] + c[N.held]
+    local aside = c[N.delayed] + c[N.leased] + c[N.backing_off] + c[N.held] + c[N.parked]
     add(search, 'paused', '', '', c[N.unsettled] - aside, '', '')
   end
   for _, key in ipairs(description.paused(q, MAX_ROOTS + 1)) do
@@ -67,7 +72,7 @@ local function look_at_paused(q, search)
       return
     end
     local text = get(hash(q, 'l'), key)
-    add(search, 'paused', '', key, text and lanes.of(q, text).depth or 0, '', '')
+    add(search, 'paused', '', key, (text and lanes.of(q, text).depth or 0) + parked_on(q, key), '', '')
   end
 end
 

@@ -2,8 +2,8 @@
 -- All unsettled messages in no order, about `count` at a time. Answers the next cursor, then
 -- messages. Or the dead letters, in the order of their deaths, or the newest first; the cursor is
 -- the last one returned. Or a key's lane in sequence; the cursor is the last one returned: if that
--- is settled, from the front again. Or the delayed messages of a key, the first due first. Or the
--- messages with these ids that are larger than the cursor, in the order given; the cursor is the
+-- is settled, from the front again. Or the delayed messages of a key, the first due first, and then the
+-- parked ones. Or the messages with these ids that are larger than the cursor, in the order given; the cursor is the
 -- last one returned. Or no messages, only the ids larger than one, in no order: answers the next cursor,
 -- the last number of the series, then ids. Or the first ids larger than one, in order: answers the last of them, 0 if no
 -- more follow, then ids; or an empty string if only a scan finds them.
@@ -12,7 +12,7 @@ local DEAD_ONES = { dead = 'Z', newest = 'ZREV' }
 local PARTS = { dead = true, newest = true, key = true, delayed = true, ids = true, larger = true, front = true }
 PARTS.told = 'dead, newest, key, delayed, ids or larger'
 local IN_STATE = {
-  delayed = true, waiting = true, ready = true, leased = true, backing_off = true, held = true,
+  delayed = true, waiting = true, ready = true, leased = true, backing_off = true, held = true, parked = true,
   told = 'a state of unsettled messages',
 }
 
@@ -42,7 +42,7 @@ end
 local function scan_key(q, cursor, count, key)
   local reply, bytes = { '0' }, 0
   local last, node = at_cursor(q, cursor), nil
-  if last and last.state ~= 'D' and description.carries(last, key) then
+  if last and last.state ~= 'D' and last.state ~= 'K' and description.carries(last, key) then
     node = redis_call('HGET', q.n, last.place .. key)
   else
     local text = get(hash(q, 'l'), key)
@@ -62,29 +62,34 @@ local function scan_key(q, cursor, count, key)
   return reply
 end
 
--- Leases and backoffs are in the same set; one call examines this many messages without the key.
+-- The delayed messages, and then the parked ones. Leases and backoffs are in the same set as the former; one call examines
+-- this many messages without the key.
 local function scan_delayed(q, cursor, count, key)
   local reply, bytes, looked_at = { '0' }, 0, 0
-  local rank = is_place(cursor) and redis_call('ZRANK', q.due, 'd' .. cursor)
-  local at = rank and rank + 1 or 0
-  repeat
-    local members = redis_call('ZRANGE', q.due, at, at + READ_AT_ONCE - 1)
-    at = at + #members
-    for i = 1, #members do
-      if string_sub(members[i], 1, 1) == 'd' then
-        local id = string_sub(members[i], 2)
-        local m = message_at(q, id)
-        looked_at = looked_at + 1
-        if description.carries(m, key) then
-          bytes, count = bytes + description.tell(q, m, reply), count - 1
-        end
-        if count == 0 or bytes >= MAX_TOLD or looked_at == MAX_LOOKED_AT then
-          reply[1] = id
-          return reply
+  local parked = is_place(cursor) and redis_call('ZRANK', q.pa, cursor)
+  for _, set in ipairs(parked and { 'pa' } or { 'due', 'pa' }) do
+    local letter = set == 'due' and 'd' or ''
+    local rank = is_place(cursor) and redis_call('ZRANK', q[set], letter .. cursor)
+    local at = rank and rank + 1 or 0
+    repeat
+      local members = redis_call('ZRANGE', q[set], at, at + READ_AT_ONCE - 1)
+      at = at + #members
+      for i = 1, #members do
+        if set == 'pa' or string_sub(members[i], 1, 1) == letter then
+          local id = string_sub(members[i], #letter + 1)
+          local m = message_at(q, id)
+          looked_at = looked_at + 1
+          if description.carries(m, key) then
+            bytes, count = bytes + description.tell(q, m, reply), count - 1
+          end
+          if count == 0 or bytes >= MAX_TOLD or looked_at == MAX_LOOKED_AT then
+            reply[1] = id
+            return reply
+          end
         end
       end
-    end
-  until #members < READ_AT_ONCE
+    until #members < READ_AT_ONCE
+  end
   return reply
 end
 
@@ -127,7 +132,7 @@ local MOVED = 4503599627370496
 
 -- Shows all unsettled messages: `look(id, m)`, where m is nil if it is not `needed` and did not have to be
 -- read. Answers the next cursor. A message that falls due between two pages leaves its place for one that
--- may have been scanned. So al is scanned after c: by then it is in al, under its id.
+-- may have been scanned. So al is scanned after c: by then it is in al, under its id, and stays there when it is parked.
 local function each_message(q, cursor, count, needed, look)
   local at, aliases = to_number(cursor), q.counters[N.aliases] > 0
   if at < MOVED then
@@ -135,7 +140,7 @@ local function each_message(q, cursor, count, needed, look)
     local after, full = description.each_field(q, cursor, 2 * count, function(field, text)
       if is_place(field) then
         local m = (aliases or needed) and open_record(q, field, text)
-        if not m or m.id == field then
+        if not m or m.id == field and not (m.extras and m.extras.SEQUENCE) then
           return look(field, m)
         end
       end
@@ -181,7 +186,7 @@ register('scan', function(q, from)
   if ids then
     return scan_ids(q, count, ids)
   elseif part == 'front' then
-    local first = first_ids(q, count, least, state)
+    local first = description.first_ids(q, count, least, state)
     return { first and (first[count] or '0') or '', table_unpack(first or NONE) }
   elseif least then
     return scan_larger(q, cursor, count, least, state)

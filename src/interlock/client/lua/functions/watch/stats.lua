@@ -28,7 +28,9 @@ local function first_listed(q, half)
   for first = 0, most - 1, CHUNK do
     local places = redis_call('LRANGE', name, first, math.min(first + CHUNK, most) - 1)
     for i = 1, #places do
-      if redis_call('HEXISTS', q.c, places[i]) == 1 then
+      local m = message_at(q, places[i])
+      -- A parked message may be there, under its id.
+      if m and m.state ~= 'K' then
         return places[i]
       end
     end
@@ -176,7 +178,7 @@ register('stats', function(q, from)
   local now = { ready = ready }
   local next_place, oldest_ready = next_in_line(q)
   now.oldest_ready = ready > 0 and to_number(oldest_ready or 0) or 0
-  now.waiting = c[N.unsettled] - c[N.delayed] - c[N.leased] - c[N.backing_off] - c[N.held] - ready
+  now.waiting = c[N.unsettled] - c[N.delayed] - c[N.leased] - c[N.backing_off] - c[N.held] - c[N.parked] - ready
   now.oldest_waiting = now.waiting > 0 and oldest_waiting(q, next_place) or 0
   now.paused = c[N.paused] + c[N.halted]
   now.full = no_room(q, 1, 1) and 1 or 0

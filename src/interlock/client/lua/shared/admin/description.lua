@@ -127,7 +127,7 @@ local function tell(q, m, reply)
     end
   end
   append(reply, {
-    m.id, m.id == m.place and '' or m.place, tostring(attempt_of(m)), payload,
+    m.id, extras.SEQUENCE or m.id ~= m.place and m.place or '', tostring(attempt_of(m)), payload,
     tostring(#m.exclusive), tostring(#m.shared), tostring(#options / 2),
   })
   append(reply, m.exclusive)

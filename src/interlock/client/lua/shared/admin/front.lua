@@ -11,6 +11,12 @@ local MOST = 5000
 -- The states whose messages are in due or held, by their letters in due.
 local LETTERS = { leased = 'a', backing_off = 'b', delayed = 'd', held = '' }
 
+-- Counters that say of no message that it waits elsewhere.
+local IN_LANES = {
+  [N.behind] = true, [N.own] = true, [N.stuck] = true, [N.swept] = true, [N.dying] = true, [N.coalesced] = true,
+  [N.coalescing] = true,
+}
+
 -- Whether every waiting message is behind another one in a lane. Counters that came after `timed` are of what else can hold
 -- messages up.
 local function wait_in_lanes(c)
@@ -18,7 +24,7 @@ local function wait_in_lanes(c)
     return true
   end
   for i = N.limited, #NEW do
-    if c[i] ~= NEW[i] then
+    if c[i] ~= NEW[i] and not IN_LANES[i] then
       return false
     end
   end
@@ -191,7 +197,7 @@ local function smallest_ids(q, count, state)
 end
 
 -- The first `count` ids above `least`, ascending, of all messages or of those in a state. Nil if only a scan finds them.
-local function first_ids(q, count, least, state)
+function description.first_ids(q, count, least, state)
   local found
   if state and LETTERS[state] then
     found = ids_in(q, state, least)

@@ -33,6 +33,9 @@ local function begin(q)
     events.end_watch(q)
   end
   q.steps, q.readied = MAX_READIED, MAX_READIED
+  if q.unindexed then
+    behind.index_held(q)
+  end
   apply_due(q)
   return c
 end

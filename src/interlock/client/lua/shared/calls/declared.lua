@@ -57,7 +57,8 @@ local DECLARED = {
     { name = 'DEAD_TTL', least = 0, most = MAX_SPAN, default = 2592000000000 },
     { name = 'LIMITS', bytes = MAX_LIMITS, list = true, default = '' },
     { name = 'WEIGHTS', bytes = MAX_LIMITS, list = true, default = '' },
-    told = 'MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER, THEN, RESULTS, DURABILITY, DEAD_TTL, LIMITS or WEIGHTS',
+    { name = 'BEHIND', words = { wait = true, bury = true, cancel = true, park = true, told = 'wait, bury, cancel or park' }, default = 'wait' },
+    told = 'MAXSIZE, MAXBYTES, MAXDEAD, WINDOW, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER, THEN, RESULTS, DURABILITY, DEAD_TTL, LIMITS, WEIGHTS or BEHIND',
   },
   -- Options of a message; a default value counts as not given.
   message = {
@@ -71,6 +72,7 @@ local DECLARED = {
     { name = 'QUIET', least = 0, most = 1, default = 0 },
     { name = 'LIMIT', bytes = MAX_TEXT },
     { name = 'GROUP', bytes = MAX_TEXT },
+    { name = 'BEHIND', words = { wait = true, bury = true, cancel = true, park = true, told = 'wait, bury, cancel or park' } },
     { name = 'COALESCE', bytes = MAX_KEY_BYTES },
     { name = 'DEBOUNCE', least = 1, most = MAX_SPAN },
     { name = 'WITHIN', least = 1, most = MAX_SPAN },
@@ -81,7 +83,7 @@ local DECLARED = {
     { name = 'JITTER', least = 0, most = 1 },
     { name = 'THEN', words = { dead = true, hold = true, told = 'dead or hold' } },
     { name = 'REVISION', least = 0, most = MAX_COUNT, default = 0 },
-    told = 'PRIORITY, DELAY, DEDUP, AFTER, WINDOW, BARRIER, RESULT, QUIET, LIMIT, GROUP, COALESCE, DEBOUNCE, WITHIN, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER, THEN or REVISION',
+    told = 'PRIORITY, DELAY, DEDUP, AFTER, WINDOW, BARRIER, RESULT, QUIET, LIMIT, GROUP, BEHIND, COALESCE, DEBOUNCE, WITHIN, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER, THEN or REVISION',
   },
   -- Options that a dead letter keeps.
   of_the_dead = {
@@ -90,6 +92,7 @@ local DECLARED = {
     'QUIET',
     'LIMIT',
     'GROUP',
+    'BEHIND',
     'ATTEMPTS',
     'FIRST',
     'FACTOR',
@@ -103,7 +106,7 @@ local DECLARED = {
     'puts', 'leases', 'acks', 'retries', 'releases', 'leases_expired', 'revoked', 'dead_lettered',
     'cancelled', 'skipped', 'requeued', 'deduplicated', 'lanes', 'paused', 'sealed', 'results',
     'result_bytes', 'oldest_ready', 'oldest_waiting', 'messages_expired', 'dead_expired', 'full',
-    'limited', 'groups', 'coalesced',
+    'limited', 'groups', 'parked', 'coalesced',
   },
   -- Counters, in the order in which they are stored.
   counters = {
@@ -115,6 +118,7 @@ local DECLARED = {
     'open', 'opening', 'late', 'unfinished', 'returning', 'moved', 'windows', 'results',
     'result_bytes', 'result_due', 'aliases', 'watched', 'event_last', 'messages_expired',
     'dead_expired', 'dead_due', 'dead_mark', 'limited', 'ak', 'au', 'timed', 'grouped', 'groups',
-    'turn', 'gk', 'gu', 'hk', 'hu', 'coalesced', 'coalescing',
+    'turn', 'gk', 'gu', 'hk', 'hu', 'behind', 'own', 'stuck', 'parked', 'parked_bytes', 'swept',
+    'dying', 'coalesced', 'coalescing',
   },
 }

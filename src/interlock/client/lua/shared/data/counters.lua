@@ -1,5 +1,6 @@
 -- The counters of a queue, two strings of doubles; the first begins with the number of the layout
--- in which the queue is stored, in one byte. Most calls change some of the first ones: the series
+-- in which the queue is stored, in one byte: a later one only while the queue uses what libraries of earlier ones do not
+-- know. Most calls change some of the first ones: the series
 -- of ids (seq) and of tokens (fence), a time before which nothing is due, how long the lists of the
 -- ready are, the number of lanes with more than one node (crowded), and of messages with limit names (gated).
 --
@@ -21,10 +22,11 @@ for i = 1, LAST do
 end
 NEW[N.due], NEW[N.result_due], NEW[N.kept_due], NEW[N.dead_due] = NEVER, NEVER, NEVER, NEVER
 
--- The layout of a queue that uses nothing of later ones, of one with groups, and of one with coalescing names: older
--- libraries refuse only the queues that they would damage.
+-- The layout of a queue that uses nothing of later ones, of one with groups, of one with messages that may leave their
+-- places, and of one with coalescing names: older libraries refuse only the queues that they would damage.
 local PLAIN_LAYOUT = 3
 local GROUPED_LAYOUT = 4
+local BEHIND_LAYOUT = 5
 local COALESCED_LAYOUT = 6
 
 -- Made by the first call: `string` does not exist while a library is loaded.
@@ -81,6 +83,7 @@ local function load_counters(q)
       local rare = redis_call('HGET', q.c, 'd')
       -- An older release had fewer counters, and some ignored the age of dead letters.
       local is_old = #rare < #NEW_RARE
+      q.unindexed = #rare < 8 * (N.dying - N.rare)
       rare = rare .. string_sub(NEW_RARE, #rare + 1)
       c = { struct_unpack(COMMON_LAYOUT .. RARE_LAYOUT, text .. rare, 2) }
       c[LAST + 1] = nil
@@ -106,6 +109,11 @@ local function load_counters(q)
   return c
 end
 
+-- Whether any message may leave its place: see shut_keys.lua.
+local function may_leave(c)
+  return c[N.rare] > 0 and c[N.behind] + c[N.own] + c[N.parked] > 0
+end
+
 -- Adds them to what this call writes, where they were changed.
 local function save_counters(q)
   local c = q.counters
@@ -120,7 +128,8 @@ local function save_counters(q)
       set_field(q, 'd', rare)
     end
   end
-  local layout = c[N.coalescing] > 0 and COALESCED_LAYOUT or c[N.grouped] > 0 and GROUPED_LAYOUT or PLAIN_LAYOUT
+  local layout = c[N.coalescing] > 0 and COALESCED_LAYOUT or may_leave(c) and BEHIND_LAYOUT
+    or c[N.grouped] > 0 and GROUPED_LAYOUT or PLAIN_LAYOUT
   local text = struct_pack(STORED, layout, table_unpack(c, 1, N.rare))
   if text ~= q.loaded then
     set_field(q, 'c', text)

@@ -6,7 +6,7 @@
 -- | c | what nearly every call reads and writes, see below |
 -- | o | the options, if any were declared |
 -- | y | payloads that are long, by id |
--- | al | of messages that were delayed: the place of an id |
+-- | al | of messages that were delayed or parked: the place of an id |
 -- | n, v | the node behind and the node before a place on a key |
 -- | dep | the keys of lanes of three or more messages, by the class of their depth |
 -- | fk, rk, fu, ru | the ready: as they were put, and the others; with keys, and without |
@@ -14,7 +14,8 @@
 -- | u, uw | dedup strings; those that are forgotten, by time |
 -- | x, xo, xk | dead letters by id; the order in which they died; those of each key (see outcome.lua) |
 -- | res, rz, ro | results by id; when they go; in which order they came |
--- | pk, park:KEY, back, back:N | paused keys; the ready that they hold; what is on its way back |
+-- | pk, park:KEY, back, back:N | paused keys; the ready that they have set aside; what is on its way back |
+-- | ck, st:KEY, pb:KEY, pa, po, sw, sc, sk | stuck and parked messages, and sweeps: see shut_keys.lua |
 -- | held | the places of held messages |
 -- | ak, au, lk:NAME, lu:NAME, sn, keep | what a limit has refused: see slots.lua |
 -- | rt | times of limit names with a rate, and of closed ones |
@@ -66,7 +67,7 @@ local KNOWN = { count = 0, most = 100 }
 local function let_go(q, clean)
   q.counters, q.loaded, q.rare, q.ahead, q.kept = false, false, false, false, false
   q.options, q.first, q.caller, q.classes = false, false, false, false
-  q.forgot, q.stamp = false, false
+  q.forgot, q.stamp, q.unindexed = false, false, false
   q.ended, q.revived, q.slots, q.turns = false, false, false, false
   if not clean then
     q.hashes, q.used, q.messages, q.changed, q.granted = false, false, false, false, false

@@ -6,7 +6,7 @@ local EXTRAS, SHARES, BARRIER, OUTSIDE, LIMITED, SEVERAL, GROUPED = 1, 2, 4, 8, 
 
 local STATES = {
   R = 'ready', P = 'ready', A = 'ready', W = 'waiting', G = 'waiting',
-  L = 'leased', B = 'backing_off', H = 'held', D = 'delayed', X = 'dead',
+  L = 'leased', B = 'backing_off', H = 'held', D = 'delayed', K = 'parked', X = 'dead',
 }
 
 -- Flags, as a byte, of a record with one limit name and, besides a payload, only exclusive keys; and with a group instead.
@@ -193,10 +193,11 @@ local function pack_record(m)
   return (head and head(m) or m.state) .. rest
 end
 
--- Fields that only few messages have: PRIORITY, DEDUP, WINDOW, RESULT, QUIET and the policy, as the
--- put named them, ID (of a message that was delayed, whose place is another), ATTEMPT from the
--- second on, ERROR, COALESCE, which says that the first key is a coalescing name, REVISION and LATEST, until when a debounce may
--- delay it, PASSES and KEEPS (see admission.lua), OPENS (see openings.lua), ALONE, the token of the lease that
+-- Fields that only few messages have: PRIORITY, DEDUP, WINDOW, RESULT, QUIET, BEHIND and the policy, as the
+-- put named them, ID (of a message that was delayed or parked, whose place is another), those of parked ones (see
+-- parking.lua), STUCK and DYING (see shut_keys.lua), RETURNED, after a lease that did not count as an attempt, ATTEMPT from
+-- the second on, ERROR, COALESCE, which says that the first key is a coalescing name, REVISION and LATEST, until when a debounce
+-- may delay it, PASSES and KEEPS (see admission.lua), OPENS (see openings.lua), ALONE, the token of the lease that
 -- ran out while its handler may have run, and SILENT, how often in a row one then ran out of which nothing was said.
 local function extra(m, name, value)
   m.tail = tail_of(m)

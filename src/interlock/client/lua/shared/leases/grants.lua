@@ -6,7 +6,7 @@ local COUNT, tell_plain = forms.COUNT, forms.tell_plain
 -- The µs until something falls due that no outside call causes; '' for never.
 local function falls_due(q)
   local c = q.counters
-  if c[N.late] + c[N.unfinished] + c[N.opening] + c[N.returning] > 0 then
+  if c[N.late] + c[N.unfinished] + c[N.opening] + c[N.returning] + c[N.swept] > 0 then
     return '0'
   end
   if q.slots then
@@ -262,7 +262,7 @@ local function grant(q, consumer, wanted, reply)
   for i = 1, count do
     local m = taken[i]
     if type(m) == 'string' then
-      at = lease_plain(q, places[i], m, token, reply, at)
+      at = forms.lease_plain(q, places[i], m, token, reply, at)
     else
       at = lease_one(q, m, token, reply, at)
     end

@@ -15,7 +15,8 @@ end
 -- Removes a message from its lanes and from the queue, and readies the messages it blocked. `kept`
 -- leaves its long payload, for a dead letter.
 local function settle(q, m, kept)
-  local c, placed = q.counters, m.state ~= 'D'
+  -- Delayed and parked ones have no place, nor has a new one that goes with a held message.
+  local c, placed = q.counters, m.state and m.state ~= 'D' and m.state ~= 'K'
   c[N.unsettled], c[N.bytes] = c[N.unsettled] - 1, c[N.bytes] - size_of(m)
   if m.limit then
     c[N.gated] = c[N.gated] - 1
@@ -24,16 +25,23 @@ local function settle(q, m, kept)
   if m.group then
     turns.leave(q, m.group, turns.half_of(m), turns.rank_of(m))
   end
-  if m.extras then
+  local extras = m.extras
+  if extras then
     forget_later(q, m)
-    if m.extras.COALESCE then
+    if extras.COALESCE then
       coalescing.settled(q, m)
+    end
+    if extras.BEHIND and extras.BEHIND ~= 'wait' then
+      c[N.own] = c[N.own] - 1
+    end
+    if extras.STUCK or extras.DYING then
+      behind.leave_keys(q, m)
     end
   end
   if m.outside and not kept then
     redis_call('HDEL', q.y, m.id)
   end
-  if m.id ~= m.place then
+  if m.id ~= m.place or extras and extras.SEQUENCE then
     set(hash(q, 'al'), m.id, false)
     c[N.aliases] = c[N.aliases] - 1
   end
@@ -210,19 +218,33 @@ local function add_error(q, m, text)
   extra(m, 'ERROR', history)
 end
 
--- A dead letter, or held if the policy or the room for dead letters requires it.
-local function give_up(q, m, text, hold)
-  hold = hold or q.counters[N.dead] >= option(q, 'MAXDEAD')
+local function become_held(q, m)
+  lease_ended(q, m)
+  m.state = 'H'
+  changed(q, m)
+  q.counters[N.held] = q.counters[N.held] + 1
+  redis_call('ZADD', q.held, m.place, m.place)
+end
+
+local function end_hold(q, m)
+  q.counters[N.held] = q.counters[N.held] - 1
+  redis_call('ZREM', q.held, m.place)
+end
+
+-- A dead letter, or held if the policy or the room for dead letters requires it, or until others are gone with it.
+local function give_up(q, m, text, holds)
+  holds = holds or not behind.has_dead_room(q)
   add_error(q, m, text)
-  if q.watched then
-    events.happened(q, hold and 'hold' or 'dead', m, m.token, text)
+  local became = not holds and behind.dies_later(q, m, m.token, text)
+  if became then
+    return became
   end
-  if hold then
-    lease_ended(q, m)
-    m.state = 'H'
-    changed(q, m)
-    q.counters[N.held] = q.counters[N.held] + 1
-    redis_call('ZADD', q.held, m.place, m.place)
+  if q.watched then
+    events.happened(q, holds and 'hold' or 'dead', m, m.token, text)
+  end
+  if holds then
+    become_held(q, m)
+    behind.become_stuck(q, m)
     return 'HELD'
   end
   bury(q, m)
@@ -252,6 +274,9 @@ end
 -- It is leased again from its place, after `delay`.
 local function come_again(q, m, delay)
   lease_ended(q, m)
+  if not behind.was_handed_out(m) then
+    extra(m, 'RETURNED', true)
+  end
   if delay > 0 then
     m.state = 'B'
     changed(q, m)
@@ -306,8 +331,8 @@ local function end_backoff(q, m)
   q.counters[N.backing_off] = q.counters[N.backing_off] - 1
 end
 
--- Settles a message that is not leased.
-local function cancel(q, m)
+-- Settles a message that is not leased; `text` says in the event why, if it was not asked for.
+local function cancel(q, m, text)
   local c = q.counters
   if m.state == 'D' then
     redis_call('ZREM', q.due, 'd' .. m.id)
@@ -315,16 +340,17 @@ local function cancel(q, m)
   elseif m.state == 'B' then
     end_backoff(q, m)
   elseif m.state == 'H' then
-    c[N.held] = c[N.held] - 1
-    redis_call('ZREM', q.held, m.place)
+    end_hold(q, m)
   elseif m.state == 'R' then
     withdraw(q, m)
   elseif m.state == 'A' then
     slots.leave(q, m)
+  elseif m.state == 'K' then
+    behind.leave_parking(q, m)
   end
   c[N.cancelled] = c[N.cancelled] + 1
   if q.watched then
-    events.happened(q, 'cancel', m)
+    events.happened(q, 'cancel', m, nil, text)
   end
   keep_result(q, m, 'c', '')
   if m.extras and m.extras.DEDUP then
@@ -338,5 +364,5 @@ end
 -- The interface to other files: one table, because a library is limited to 200 names.
 local outcome = {
   settle = settle, bury = bury, give_up = give_up, come_again = come_again, fail = fail, ran_out = ran_out,
-  end_backoff = end_backoff, cancel = cancel,
+  end_backoff = end_backoff, cancel = cancel, add_error = add_error, become_held = become_held, end_hold = end_hold,
 }

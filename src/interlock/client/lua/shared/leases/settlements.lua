@@ -167,5 +167,6 @@ local function settle_all(q, list, reply)
   for i = 1, #held do
     messages[i].settling = nil
     reply[held[i].answer] = settle_one(q, held[i], messages[i])
+    behind.move(q)
   end
 end

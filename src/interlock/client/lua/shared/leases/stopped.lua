@@ -11,10 +11,10 @@ local function stopped(q, from, how)
     if m.state == 'B' then
       outcome.end_backoff(q, m)
     else
-      q.counters[N.held] = q.counters[N.held] - 1
-      redis_call('ZREM', q.held, m.place)
+      outcome.end_hold(q, m)
     end
     how(m)
+    behind.move(q)
   end
   commit(q)
   return { done and '1' or '0' }

@@ -1,6 +1,6 @@
 -- Whether a message may be leased by its limits, and what follows when it is, or its lease ends: see slots.lua.
 
-local park = pauses.park
+local set_aside = pauses.set_aside
 
 local KEEPER_AFTER = 64
 
@@ -123,7 +123,7 @@ function slots.admit(q, m, paused)
       slots.come_up(q, waited, m)
       stop_waiting(q, m)
     end
-    park(q, m, paused)
+    set_aside(q, m, paused)
     return false, waited and slots.move_first(q, waited)
   end
   local ordered, full = slots.in_order(q, m), 1

@@ -60,6 +60,7 @@ local function expire(q, left)
       events.happened(q, 'lease_expired', over[i], over[i].token)
     end
     ran_out(q, over[i])
+    behind.move(q)
   end
   return left - count
 end
@@ -94,18 +95,18 @@ local function end_delays(q, left)
   local messages = messages_at(q, ids)
   look_at_lanes(q, messages)
   for _, m in ipairs(messages) do
-    extra(m, 'ID', m.id)
-    m.extras.LATEST = nil
-    m.place = draw(q, N.seq)
-    q.messages[m.place], q.messages[m.id] = m, false
-    redis_call('HDEL', q.c, m.id)
-    set(hash(q, 'al'), m.id, m.place)
-    c[N.aliases] = c[N.aliases] + 1
-    place(q, m, c[N.unsettled] - c[N.delayed])
+    if m.extras then
+      m.extras.LATEST = nil
+    end
+    local number = draw(q, N.seq)
     c[N.delayed] = c[N.delayed] - 1
     if q.watched then
       events.happened(q, 'due', m)
     end
+    if not behind.is_parked_or_gone(q, m, number) then
+      behind.place_anew(q, m, number, c[N.unsettled] - c[N.delayed] - c[N.parked] - 1)
+    end
+    behind.move(q)
   end
   return left - #ids
 end
@@ -127,7 +128,7 @@ local function ready_late(q)
 end
 
 -- Messages that a resumed key held become ready again.
-local function unpark(q)
+function pauses.take_back(q)
   local c = q.counters
   while q.steps > 0 and c[N.returning] > 0 do
     local list = name_of(q, 'back:' .. redis_call('LINDEX', q.back, 0))
@@ -179,8 +180,10 @@ local function apply_due(q)
     ready_late(q)
     go_on(q)
     open_gates(q)
-    unpark(q)
+    pauses.take_back(q)
   end
+  q.moves, q.moved_keys = MOST_MOVED, MAX_BATCH_KEYS
+  behind.move(q)
   local left = MAX_DUE
   if c[N.due] <= q.now then
     left = end_backoffs(q, expire(q, left))

@@ -42,7 +42,7 @@ local function paused_key(q, m)
 end
 
 -- Sets a ready message aside. Cancelled entries are removed when they are the greater part.
-local function park(q, m, key)
+local function set_aside(q, m, key)
   local name = name_of(q, 'park:' .. key)
   m.state = 'P'
   changed(q, m)
@@ -51,8 +51,8 @@ local function park(q, m, key)
   if count > 64 and count > 2 * (text and lane_of(q, text).depth or 0) then
     local places = redis_call('LRANGE', name, 0, -1)
     local live = {}
-    for i, parked in ipairs(messages_at(q, places)) do
-      if parked and parked.state == 'P' then
+    for i, one in ipairs(messages_at(q, places)) do
+      if one and one.state == 'P' then
         live[#live + 1] = places[i]
       end
     end
@@ -79,5 +79,5 @@ end
 
 -- The interface to other files: one table, because a library is limited to 200 names.
 local pauses = {
-  look_at = look_at_pauses, of = paused_keys, first_of = paused_key, park = park, take = take_paused,
+  look_at = look_at_pauses, of = paused_keys, first_of = paused_key, set_aside = set_aside, take = take_paused,
 }

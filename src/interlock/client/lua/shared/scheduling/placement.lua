@@ -55,8 +55,12 @@ local function enter(q, m)
   if m.coalesce then
     coalescing.enter(q, m)
   end
-  if m.extras and m.extras.DEDUP then
-    remember(q, m.extras.DEDUP, m.id)
+  local extras = m.extras
+  if extras and extras.DEDUP then
+    remember(q, extras.DEDUP, m.id)
+  end
+  if extras and extras.BEHIND and extras.BEHIND ~= 'wait' then
+    c[N.own] = c[N.own] + 1
   end
   if q.watched then
     events.happened(q, 'put', m)
@@ -66,8 +70,8 @@ local function enter(q, m)
     c[N.delayed] = c[N.delayed] + 1
     fall_due_at(q, q.now + m.delay, 'd' .. m.id)
     changed(q, m)
-  else
-    place(q, m, c[N.unsettled] - c[N.delayed] - 1)
+  elseif m.is_stopped or not behind.is_parked_or_gone(q, m, m.id) then
+    place(q, m, c[N.unsettled] - c[N.delayed] - c[N.parked] - 1)
   end
   return m.id
 end
@@ -80,6 +84,11 @@ function coalescing.replace(q, m, put)
   if m.outside and #payload <= APART then
     redis_call('HDEL', q.y, m.id)
   end
+  if m.state == 'K' then
+    c[N.parked_bytes] = c[N.parked_bytes] + #payload - size_of(m)
+  end
+  -- It keeps its places all the same.
+  extras.RETURNED = extras.RETURNED or behind.was_handed_out(m) and true or nil
   m.text = nil
   store_payload(q, m, payload)
   extras.ATTEMPT, extras.ERROR, extras.ALONE, extras.SILENT = nil, nil, nil, nil
@@ -100,7 +109,7 @@ end
 local function enter_plain(q, m)
   local payload, keys, c = m.payload, m.exclusive, q.counters
   local count = #keys
-  if not m.plain or #payload > APART or c[N.barriers] > 0 then
+  if not m.plain or #payload > APART or c[N.barriers] > 0 or c[N.behind] > 0 and behind.has_shut(c) then
     return nil
   end
   local l = hash(q, 'l')

@@ -60,8 +60,8 @@ end
 -- Settles the plain ones of a list; answers the others.
 local function settle_plain(q, list, reply)
   local c = q.counters
-  -- A watcher gets all events in their order.
-  if c[N.barriers] > 0 or q.watched then
+  -- A watcher gets all events in their order, and a key may open between two.
+  if c[N.barriers] > 0 or q.watched or may_leave(c) and behind.has_shut(c) then
     return list
   end
   local ids, ended, left = {}, {}, {}
@@ -119,7 +119,7 @@ local function settle_plain(q, list, reply)
 end
 
 -- Leases a plain message: its part of the reply, and its record with the token.
-local function lease_plain(q, place, text, token, reply, at)
+function forms.lease_plain(q, place, text, token, reply, at)
   local written = q.written
   written[#written + 1] = place
   written[#written + 1] = 'L' .. token .. string_sub(text, 2)

@@ -139,7 +139,7 @@ local function put_quickly(q, count, named, bytes)
   local c, found = q.counters, q.kept
   local payloads, counts, lanes, sets, n = PAYLOADS, COUNTS, FIELDS, SETS, q.sets
   local limited_by, limited, grouped_by = LIMITED_BY, 0, GROUPED_BY
-  if c[N.rare] > 0 and c[N.barriers] > 0 then
+  if c[N.rare] > 0 and (c[N.barriers] > 0 or c[N.behind] > 0 and behind.has_shut(c)) then
     return nil
   end
   for k = 3, named + 2 do

@@ -7,7 +7,7 @@
 -- A cancelled message leaves its sorted set; in a list its entry stays, and is skipped. The
 -- counters have the lengths of lists and sets, and the number of stale entries of a list.
 
-local look_at_pauses, paused_key, park = pauses.look_at, pauses.first_of, pauses.park
+local look_at_pauses, paused_key, set_aside = pauses.look_at, pauses.first_of, pauses.set_aside
 
 local WITH_KEYS = { list = 'fk', set = 'rk', lists = N.fk, sets = N.rk, stale = N.sk, moves = N.ak, number = 0 }
 local WITHOUT = { list = 'fu', set = 'ru', lists = N.fu, sets = N.ru, stale = N.su, moves = N.au, number = 1 }
@@ -72,7 +72,7 @@ local function flush_ready(q)
 end
 
 -- Removes the stale entries of a list.
-local function sweep(q, half)
+local function drop_stale(q, half)
   local c, name = q.counters, q[half.list]
   local live = {}
   for first = 0, c[half.lists] - 1, CHUNK do
@@ -105,7 +105,7 @@ local function withdraw(q, m)
   local stale, entries = c[half.stale] + 1, c[half.lists]
   c[half.stale] = stale
   if stale == entries or stale > 64 and stale > 2 * (entries - stale) then
-    sweep(q, half)
+    drop_stale(q, half)
   end
 end
 
@@ -297,12 +297,12 @@ end
 -- record. Messages that are found to be paused (clause 22) or refused by a limit (26) are set aside. `popped` were already
 -- taken from `source`, or in turns; `texts` are their records.
 local function take_ready(q, kind, count, popped, texts, source)
-  local c, taken, of, keys, parked = q.counters, {}, {}, 0, 0
+  local c, taken, of, keys, aside = q.counters, {}, {}, 0, 0
   local sum, most = { bytes = 0, counted = 0, most = 0 }, 128
   if c[N.halted] > 0 then
     return taken, of
   end
-  while popped or #taken < count and parked < MAX_READIED and ready_count(c, kind) > 0 do
+  while popped or #taken < count and aside < MAX_READIED and ready_count(c, kind) > 0 do
     local places, from, only = popped, nil, source
     if source and source.in_turns then
       from, only = source, nil
@@ -343,11 +343,11 @@ local function take_ready(q, kind, count, popped, texts, source)
         if m.limit then
           admitted, another = slots.admit(q, m, paused)
         elseif paused then
-          park(q, m, paused)
+          set_aside(q, m, paused)
           admitted = false
         end
         if not admitted then
-          parked = parked + 1
+          aside = aside + 1
           -- It used no turn: another group may come next.
           another = another or from and from.in_turns
         else

@@ -58,14 +58,16 @@ end
 
 local function wake(q, kind, list, most)
   local c = q.counters
-  if most == 0 and c[N.due] == NEVER then
+  local is_left = c[N.swept] > 0
+  if most == 0 and c[N.due] == NEVER and not is_left then
     return
   end
   local waiting = still_waiting(q, kind)
   if waiting == 0 then
     return
   end
-  if most == 0 and untold(q, kind) then
+  if most == 0 and (is_left or untold(q, kind)) then
+    -- It continues where this call had to stop, or learns when something falls due.
     most = 1
   end
   local count = math.min(waiting, most) - redis_call('LLEN', list)
