@@ -94,11 +94,10 @@ impl Queue {
             } else {
                 count += 1;
                 bytes += message.payload.len() as u64;
-                if attentive && stood.may_park() {
-                    if self.scheduler.put_could_park(&all.put(message)) {
-                        could_park.0 += 1;
-                        could_park.1 += message.payload.len() as u64;
-                    }
+                if attentive && stood.may_park() && self.scheduler.put_could_park(&all.put(message))
+                {
+                    could_park.0 += 1;
+                    could_park.1 += message.payload.len() as u64;
                 }
             }
             weight += message.weight();
