@@ -284,13 +284,35 @@ class Queue(Generic[_T]):
     def _get(
         self, block: bool = True, timeout: _Seconds | None = None, *, kind: _Kind | None = None
     ) -> Lease[_T]: ...
-    def _batch(self, items: Iterable[_T], *named: Any) -> Batch: ...
+    # fmt: off
+    def _batch(
+        self, items: Iterable[_T],
+        keys: Any, shared: Any, priority: Any, delay: Any, dedup: Any, quiet: Any,
+        each_keys: Any, each_shared: Any, limit: Any, group: Any, behind: Any, coalesce: Any,
+        debounce: Any, longest: Any,
+    ) -> Batch: ...
+    # fmt: on
     def _try_put(self, payload: _T, *named: Any) -> int | Batch: ...
+    # fmt: off
     def _put_known(
-        self, payload: _T, block: bool, timeout: _Seconds | None, *named: Any
+        self, payload: _T, block: bool, timeout: _Seconds | None,
+        keys: Any, shared: Any, priority: Any, delay: Any, dedup: Any, barrier: Any,
+        quiet: Any, limit: Any, group: Any, behind: Any, coalesce: Any, debounce: Any, longest: Any,
     ) -> tuple[int, bool, bool]: ...
-    def _try_put_in_full(self, payload: _T, *named: Any) -> int | Batch: ...
-    def _batch_of_one(self, payload: _T, *named: Any) -> Batch: ...
+    # fmt: on
+    # fmt: off
+    def _try_put_in_full(
+        self, payload: _T,
+        keys: Any, shared: Any, priority: Any, delay: Any, dedup: Any, barrier: Any,
+        quiet: Any, limit: Any, group: Any, behind: Any, coalesce: Any = None,
+        debounce: Any = None, longest: Any = None,
+    ) -> int | Batch: ...
+    def _batch_of_one(
+        self, payload: _T,
+        keys: Any, shared: Any, priority: Any, delay: Any, dedup: Any, barrier: Any,
+        quiet: Any, limit: Any, group: Any, behind: Any, coalesce: Any, debounce: Any, longest: Any,
+    ) -> Batch: ...
+    # fmt: on
     def _try_get(self, kind: _Kind | None) -> Lease[_T] | None: ...
     def _try_get_async(
         self, kind: _Kind | None, me: int | None = None
@@ -353,8 +375,19 @@ class Queue(Generic[_T]):
         quiet: bool | None,
         limit: _Limit | None,
     ) -> tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[str, ...]]: ...
-    def _named_put(self, call: str, payload: _T, *named: Any) -> _Names: ...
-    def _named_many(self, payloads: Sequence[_T], *named: Any) -> list[_Names]: ...
+    # fmt: off
+    def _named_put(
+        self, call: str, payload: _T,
+        keys: Any, shared: Any, priority: Any, delay: Any, dedup: Any, barrier: Any,
+        quiet: Any, limit: Any, group: Any, behind: Any, coalesce: Any, debounce: Any, longest: Any,
+    ) -> _Names: ...
+    def _named_many(
+        self, payloads: Sequence[_T],
+        keys: Any, shared: Any, each_keys: Any, each_shared: Any, priority: Any,
+        delay: Any, dedup: Any, quiet: Any, limit: Any, group: Any, behind: Any, coalesce: Any,
+        debounce: Any, longest: Any,
+    ) -> list[_Names]: ...
+    # fmt: on
     def _unsettled(self) -> int: ...
     def _waits_for(self, id: int, stuck: list[int]) -> tuple[str, ...] | None: ...
     def _thread_of(self, id: int) -> int | None: ...

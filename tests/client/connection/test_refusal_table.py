@@ -74,6 +74,8 @@ SAID = {
     "DENIED": ["DENIED Redis is running in protected mode because protected mode is enabled"],
     "STALECALL": ["STALECALL il1_put: the reply of call 1 was too large to keep"],
     "FULL": ["FULL il1_put: the queue has 5 messages, its bound"],
+    "DIFFERS": ["DIFFERS il1_put: messages[1] has another priority than message 1"],
+    "STUCK": ["STUCK il1_put: 3 messages wait on a paused or stuck key"],
     "SEALED": ["SEALED il1_put: the queue is sealed"],
     "UNKNOWN": ["UNKNOWN il1_put: the queue does not know the dedup string of AFTER"],
     "OPTIONSMISMATCH": ["OPTIONSMISMATCH il1_configure: MAXSIZE is '1'"],
@@ -100,6 +102,8 @@ SHORT = 1.0
 """Seconds of a call that is to fail."""
 OURS = {
     "FULL": Full,
+    "DIFFERS": ValueError,
+    "STUCK": Full,
     "SEALED": ShutDown,
     "OPTIONSMISMATCH": OptionsMismatch,
     "BADARG": ValueError,

@@ -177,7 +177,8 @@ BAD: list[tuple[str, tuple[Argument, ...], str]] = [
     (
         "restore",
         (5, "m", "leased", 1, 0, "", "p", 0, 0, 0),
-        "BADARG il1_restore: messages[1].state is not waiting, delayed, backing_off, held or dead",
+        "BADARG il1_restore: messages[1].state is not waiting, delayed, backing_off, held, "
+        "parked or dead",
     ),
     (
         "restore",
