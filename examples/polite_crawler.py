@@ -71,7 +71,7 @@ class Page(BaseHTTPRequestHandler):
         links = [f"{site.url}{link}" for link in (first, first + 1) if link <= PAGES]
         self.wfile.write(" ".join(links).encode())
 
-    def log_message(self, *_: object) -> None: ...
+    def log_message(self, format: str, *args: object) -> None: ...
 
 
 def main() -> None:

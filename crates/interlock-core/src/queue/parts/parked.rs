@@ -44,6 +44,8 @@ type Listed = (u64, u32);
 #[derive(Debug, Default)]
 pub struct Parked {
     shut: BTreeSet<Key>,
+    /// Bytes of their texts.
+    shut_bytes: usize,
     /// The unsettled messages of each key that were held, by id.
     stuck: BTreeMap<Key, BTreeMap<u64, u32>>,
     /// Those of each key that are held now, by sequence; the dying, too.
@@ -122,6 +124,7 @@ impl Parked {
 
     pub fn shut(&mut self, key: &Key) {
         if self.shut.insert(key.clone()) {
+            self.shut_bytes += key.as_bytes().len();
             let first = self.first_of(key.as_bytes());
             first.map(|first| self.open.remove(&first));
         }
@@ -131,6 +134,7 @@ impl Parked {
     /// A reason for which a key was shut is gone; `paused`: it is paused.
     pub fn open_unless(&mut self, key: &[u8], paused: bool) {
         if !paused && !self.stuck.contains_key(key) && self.shut.remove(key) {
+            self.shut_bytes -= key.len();
             let first = self.first_of(key);
             self.open.extend(first);
         }
@@ -370,7 +374,7 @@ impl Parked {
     /// Bytes of its tables, about.
     pub fn table_bytes(&self) -> usize {
         let keys = self.shut.len() + self.stuck.len() + self.held.len() + self.lists.len();
-        keys * OF_A_KEY + self.parkings.len() * OF_A_MESSAGE
+        keys * OF_A_KEY + self.shut_bytes + self.parkings.len() * OF_A_MESSAGE
     }
 }
 
