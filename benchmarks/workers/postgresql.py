@@ -35,7 +35,7 @@ def cluster(port: int) -> Iterator[tuple[int, str]]:
             # It refuses to run as root.
             shutil.chown(folder, "postgres", "postgres")
             who = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-            # Another user's process does not end with its parent unless that is said afterwards.
+            # The kernel forgets this when a process changes its user, so it is set afterwards.
             who += ["--pdeathsig=SIGINT", "--"]
         data = folder / "data"
         made = subprocess.run(

@@ -299,8 +299,6 @@ class Queue(Generic[_T]):
         keys: Any, shared: Any, priority: Any, delay: Any, dedup: Any, barrier: Any,
         quiet: Any, limit: Any, group: Any, behind: Any, coalesce: Any, debounce: Any, longest: Any,
     ) -> tuple[int, bool, bool]: ...
-    # fmt: on
-    # fmt: off
     def _try_put_in_full(
         self, payload: _T,
         keys: Any, shared: Any, priority: Any, delay: Any, dedup: Any, barrier: Any,

@@ -92,7 +92,7 @@ impl<P> Scheduler<P> {
         self.lanes.find(KeyRef::new(key)).is_some_and(|lane| self.lanes.lane(lane).paused)
     }
 
-    /// Returns whether there is no room for one dead letter beside those that are promised.
+    /// Returns whether no dead letter more has room, beside those of messages that are about to die.
     pub(in crate::queue) fn dead_full(&self) -> bool {
         self.dead.full(self.parked.dying().len())
     }
@@ -287,7 +287,7 @@ impl<P> Scheduler<P> {
         }
     }
 
-    /// A message is held no more.
+    /// A message is not held any more.
     pub(in crate::queue) fn end_hold(&mut self, at: u32) {
         let sequence = self.records.sequence(at);
         self.counts.held_no_more(self.records[at].id);
