@@ -116,7 +116,8 @@ fn an_emptied_queue_frees_its_records() {
 
 #[test]
 fn when_memory_is_short_long_empty_queues_are_dropped() {
-    let mut bench = Bench::with(EngineSettings { memory: BOUND, ..EngineSettings::default() });
+    // Room for more than the 300 queues of five minutes, and for far fewer than 5000.
+    let mut bench = Bench::with(EngineSettings { memory: 2 * BOUND, ..EngineSettings::default() });
     let through = |bench: &mut Bench, n: u32| {
         let queue = format!("tmp.{n}");
         call(bench, None, &queue, "put - 0 0 p 0 0 0")?;
