@@ -65,6 +65,8 @@ class Session(Generic[L]):
         """The number of its last call; the caller increments it."""
         self.interrupted = False
         """The present user of the session is to stop waiting."""
+        self.undoing = False
+        """It returns what an interrupted call may have leased: nothing interrupts that."""
         self.undo: Request[None] | None = None
         """The request that undoes one that Ctrl-C interrupted."""
         self.once = once
@@ -82,6 +84,9 @@ class Session(Generic[L]):
                 raise Broken("the session has lost its server", sent=False)
             found = self.links[address] = self._link(address)
             found.once = self.once
+            # An interruption that came before it found no connection to end.
+            if self.interrupted:
+                found.interrupted = True
         return found
 
     def check(self, address: str) -> None:
@@ -96,12 +101,26 @@ class Session(Generic[L]):
 
     def interrupt(self) -> None:
         """End the present wait, from any thread."""
+        if self.undoing:
+            return
         self.interrupted = True
         for link in list(self.links.values()):
             link.interrupt()
+        if self.undoing:
+            # It began meanwhile, and may have looked before this.
+            self._resume()
 
     def rest(self) -> None:
-        """End an interruption: the session was returned, or is to undo a request."""
+        """End an interruption: the session was returned."""
+        self.undoing = False
+        self._resume()
+
+    def begin_undoing(self) -> None:
+        """End an interruption, and let none begin until the session is returned."""
+        self.undoing = True
+        self._resume()
+
+    def _resume(self) -> None:
         if self.interrupted:
             self.interrupted = False
             for link in self.links.values():

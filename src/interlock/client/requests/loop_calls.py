@@ -228,7 +228,7 @@ class Home:
 
     def _give(self, session: Session[Any]) -> None:
         self._busy.pop(session, None)
-        if session.interrupted:
+        if session.interrupted or session.undoing:
             session.rest()
         if self._task is None or self._task.done():
             # The loop ends, or this object was closed.

@@ -204,7 +204,7 @@ class Handle(Puts):
         except Abandoned:
             for some in first:
                 # A repeated settlement is answered with a lost lease, and does nothing.
-                session.rest()
+                session.begin_undoing()
                 yield from self.settle(session, some)
             yield from self._undo_take(session, call, lease, settlements)
             raise
@@ -227,7 +227,7 @@ class Handle(Puts):
         The call is repeated, and its leases are returned. If it had no lease, another lease is made
         and returned, which wakes the next waiter.
         """
-        session.rest()
+        session.begin_undoing()
         if not call:
             call = session.calls = session.calls + 1
         asked = self.key, call, settlements, lease

@@ -191,7 +191,7 @@ class ThreadSessions:
             # It may be about to be interrupted, which must not affect its next user.
             with self._ending:
                 pass
-        if session.interrupted:
+        if session.interrupted or session.undoing:
             session.rest()
         if self.alive:
             self._free.append(session)
