@@ -180,7 +180,7 @@ def test_a_killed_leader_is_replaced_when_its_lease_expires(redis_url: str, name
 
 def test_a_frozen_leader_notices_its_lost_term_when_it_resumes(redis_url: str, name: str) -> None:
     with interlock.connect(redis_url) as client:
-        leader = client.leader(name, ttl=SHORT)
+        leader = client.leader(name, ttl=LONG)
         with campaigner(redis_url, name, SHORT) as (process, token):
             assert looked(process) == "True False"
             process.send_signal(signal.SIGSTOP)
