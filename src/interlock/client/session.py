@@ -23,6 +23,10 @@ class AnyLink(Protocol):
     once: bool
     """Its connection is not remade."""
 
+    @property
+    def is_open(self) -> bool:
+        """It has a connection, as far as it knows."""
+
     def ask(
         self,
         command: tuple[Any, ...],

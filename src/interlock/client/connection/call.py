@@ -54,6 +54,15 @@ class Server:
     features: frozenset[str] = field(default_factory=frozenset)
 
 
+@dataclass(slots=True)
+class Declared:
+    """A queue as this client has declared it."""
+
+    options: dict[Argument, Argument] = field(default_factory=dict)
+    until: float = 0.0
+    """Time by time.monotonic() from which on it is declared again."""
+
+
 _LIBRARY = Library()
 """For all clients of this process: putting its text together takes 40 ms."""
 
@@ -86,8 +95,8 @@ class Engine:
         """Every server known finds the dead letters of a key."""
         self.is_older = False
         """A server is of a release that keeps shorter errors and does not know DEFER."""
-        self.losses = 0
-        """The number of times a server had lost the library, and perhaps all data with it."""
+        self._declared: dict[str, Declared] = {}
+        """The queues that were declared, by their keys. (Not in memory, which loses none.)"""
         self.serves_nodes: bool | None = None
         """Nodes announce themselves in a table, as on a hub; None: unknown, not asked yet."""
         self._prefix = f"il{self.library.wire}_"
@@ -226,6 +235,8 @@ class Engine:
             if within is not None:
                 timeout = min(timeout, within + GRACE)
             try:
+                if self._declared and self._may_be_undeclared(session, self._alone, function, key):
+                    yield from self._declare_again(self._alone, key, self._share)
                 if before:
                     ask = Ask(self._alone, command, timeout + asleep, before, asleep + 0.002)
                 else:
@@ -253,6 +264,10 @@ class Engine:
                     raise failure
                 if address not in self.servers:
                     yield from self._prepare(session, address, patience)
+                if not asking and self._may_be_undeclared(
+                    session, address, function, key, patience.tries
+                ):
+                    yield from self._declare_again(address, key, patience.share())
                 if asking:
                     yield Ask(address, ("ASKING",), patience.share())
                     asking = ""
@@ -284,7 +299,6 @@ class Engine:
                     # Flushed, or failed over to a server that never had it.
                     patience.installed = True
                     self.servers.pop(address, None)
-                    self.losses += 1
                 else:
                     self.nodes.doubt()
                     if refusal.ends:
@@ -305,6 +319,55 @@ class Engine:
                 raise Abandoned
             if patience.tries > 1 or not patience.redirected:
                 yield Nap(patience.pause())
+
+    def declared(self, key: str, declaration: Declaration) -> None:
+        """Note that a queue was declared.
+
+        A server that may have lost the declaration gets it again, before a call that puts or
+        leases.
+        """
+        if self._memory is None and declaration.arguments:
+            found = self._declared.setdefault(key, Declared())
+            found.options |= zip(
+                declaration.arguments[::2], declaration.arguments[1::2], strict=True
+            )
+            found.until = time.monotonic() + DECLARED_FOR
+
+    def _may_be_undeclared(
+        self, session: Session[Any], address: str, function: str, key: str, tries: int = 0
+    ) -> bool:
+        """Return whether a server may have lost the options of a queue that this client declared.
+
+        A server that restarts without its data, or is flushed, makes a queue anew, without its
+        limits. It may have restarted if the connection is not open, or a try of this call has
+        failed. Nothing shows that it was flushed.
+        """
+        declared = self._declared.get(key)
+        if declared is None or function not in DECLARED_FIRST:
+            return False
+        if tries or declared.until <= time.monotonic():
+            return True
+        link = session.links.get(address)
+        return link is None or not link.is_open
+
+    def _declare_again(self, address: str, key: str, timeout: float) -> Request[None]:
+        """Declare a queue to a server as this client has before.
+
+        Raises:
+            Broken: it did not answer.
+        """
+        declared = self._declared[key]
+        declared.until = time.monotonic() + DECLARED_FOR
+        options = itertools.chain.from_iterable(declared.options.items())
+        command = ("FCALL", f"{self._prefix}configure", 1, key, *options)
+        try:
+            yield Ask(address, command, timeout)
+        except Refused:
+            # An operator has set other options since, with which this program continues; or the
+            # call itself is refused for the same reason.
+            return
+        except Broken as error:
+            raise Broken(str(error), sent=False) from None
 
     def greet(self) -> Request[None]:
         """Make the session's connection to the only server, or find that it was lost.
@@ -484,5 +547,9 @@ SHORTEST = 0.02
 SHORTEST_PART = 0.2
 SHORTEST_MOST = 0.5
 """Another attempt needs this part of the timeout, but SHORTEST to SHORTEST_MOST seconds."""
+DECLARED_FIRST = frozenset(("put", "lease", "next"))
+"""The functions that do what a queue's options limit."""
+DECLARED_FOR = 10.0
+"""Seconds after which a queue is declared again."""
 GRACE = 0.5
 """Allowance in seconds for the answer of a waiting call to arrive."""

@@ -86,6 +86,8 @@ class Operations:
         changed = declaration.pairs("configure()", named)
         now = yield from wire_queue.configured(call, *declaration.change(changed))
         handle.declaration.changed(changed)
+        if not handle.declaration.is_pending:
+            handle.engine.declared(handle.key, handle.declaration)
         return declaration.options_of(now)
 
     def full(self, session: Session[Any]) -> Request[bool]:

@@ -178,7 +178,7 @@ class Handle(Puts):
             while True:
                 if not settlements and self.closed:
                     raise self._closed()
-                if self.declaration.arguments and self.declaration.told != engine.losses:
+                if self.declaration.is_pending:
                     yield from self.declaration.made(engine, session, key)
                 seconds = wait.CHUNK if end is None else wait.chunk(end)
                 call = session.calls = session.calls + 1
@@ -308,7 +308,7 @@ class Handle(Puts):
         """Settle; return the engine's answer to each settlement."""
         if not settlements:
             return []
-        if self.declaration.arguments and self.declaration.told != self.engine.losses:
+        if self.declaration.is_pending:
             yield from self.declaration.made(self.engine, session, self.key)
         return (yield from wire.settle(self.engine, session, self.key, settlements))
 
@@ -335,6 +335,6 @@ class Handle(Puts):
         self, session: Session[Any], token: int, seconds: float, waits: bool = False
     ) -> Request[bool]:
         """Extend a lease; `waits`: no handler has begun it. Return False if it is lost."""
-        if self.declaration.arguments and self.declaration.told != self.engine.losses:
+        if self.declaration.is_pending:
             yield from self.declaration.made(self.engine, session, self.key)
         return (yield from wire.extend(self.engine, session, self.key, token, seconds, waits))

@@ -175,7 +175,7 @@ class Puts:
     def _put_now(self, session: Session[Any], sends: Sequence[Send]) -> Request[list[Put]]:
         if self.closed:
             raise self._closed()
-        if self.declaration.arguments and self.declaration.told != self.engine.losses:
+        if self.declaration.is_pending:
             yield from self.declaration.made(self.engine, session, self.key)
         messages = [send.message for send in sends]
         within = max(max(send.deadline for send in sends) - time.monotonic(), _SHORTEST)
@@ -279,7 +279,7 @@ class Puts:
         while messages:
             if self.closed:
                 raise self._closed()
-            if self.declaration.arguments and self.declaration.told != engine.losses:
+            if self.declaration.is_pending:
                 yield from self.declaration.made(engine, session, key)
             seconds = wait.CHUNK if end is None else wait.chunk(end)
             within = None

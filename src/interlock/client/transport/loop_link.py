@@ -20,6 +20,12 @@ class AsyncLink:
         self._made: Any = make(connection, target, address, target.timeout)
         self.interrupted = self.once = False
 
+    @property
+    def is_open(self) -> bool:
+        """See ``AnyLink``."""
+        found: bool = self._made.is_connected
+        return found
+
     async def ask(
         self,
         command: tuple[Argument, ...],

@@ -58,6 +58,8 @@ class MemoryEngine:
 class MemoryLink:
     """A link for threads."""
 
+    is_open = True
+
     def __init__(self, engine: MemoryEngine) -> None:
         self._engine = engine
         self._bell: _queue.SimpleQueue[int | None] = _queue.SimpleQueue()
@@ -121,6 +123,8 @@ class MemoryLink:
 
 class AsyncMemoryLink:
     """A link for asyncio."""
+
+    is_open = True
 
     def __init__(self, engine: MemoryEngine) -> None:
         self._engine = engine

@@ -51,6 +51,11 @@ class Link:
         self._was_opened = False
         _links.add(self)
 
+    @property
+    def is_open(self) -> bool:
+        """See ``AnyLink``."""
+        return self._speech is not None
+
     def ask(
         self,
         command: tuple[Argument, ...],

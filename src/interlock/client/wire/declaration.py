@@ -23,16 +23,16 @@ class Declaration:
 
     def __init__(self, **given: Unpack[DeclaredOptions]) -> None:
         self.arguments: tuple[Argument, ...] = _flat(pairs("queue()", given))
-        self.told: int | None = None
-        """The engine's `losses` at the time of the declaration; None: not declared yet."""
+        self.is_pending = bool(self.arguments)
+        """The engine was not told yet."""
 
     def made(self, engine: Engine, session: Session[Any], key: str) -> Request[None]:
         """Declare to the engine, unless that was done; OptionsMismatch if other options are
         declared."""
-        losses = engine.losses
-        if self.arguments and self.told != losses:
+        if self.is_pending:
             yield from engine.call(session, "configure", key, *self.arguments)
-            self.told = losses
+            self.is_pending = False
+            engine.declared(key, self)
 
     def changed(self, changed: Mapping[str, Argument]) -> None:
         """Note that the engine has other options now, which are declared from now on."""
@@ -41,7 +41,7 @@ class Declaration:
 
     def forget(self) -> None:
         """Note that the queue was dropped, including this declaration."""
-        self.told = None
+        self.is_pending = bool(self.arguments)
 
 
 def change(changed: Mapping[str, Argument]) -> tuple[Argument, ...]:
