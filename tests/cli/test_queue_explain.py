@@ -218,3 +218,59 @@ def test_explain_reports_a_ready_message_that_no_worker_serves(
     lease, second = queue.get(), queue.put(b"second")
     assert "no worker takes" not in cli("explain", queue.name, second).out
     lease.ack()
+
+
+def test_explain_as_json_names_the_full_limit_and_the_messages_that_have_its_slots(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
+    first, second = (queue.put(b"", limit="bank") for _ in range(2))
+    queue.configure(limits={"bank": 1})
+    lease = queue.get()
+    told = cli("explain", queue.name, second, "--json").json
+    (limit,) = told["nodes"][0]["limits"]
+    assert limit == {
+        "name": "bank",
+        "most": 1,
+        "leased": 1,
+        "keeper": None,
+        "next_in": None,
+        "holders": [first],
+    }
+    assert told["nodes"][0]["parked"] is told["nodes"][0]["turn"] is None
+    # The holder of the slot is the root, and not the message that waits for it.
+    said = cli("explain", queue.name, second, "--roots").out.splitlines()
+    assert said[1] == "waits for 1 at the root:"
+    assert said[2].startswith(f"   message {first} leased, by ")
+    roots = cli("explain", queue.name, second, "--roots", "--json").json["nodes"]
+    assert [node["id"] for node in roots] == [second, first]
+    lease.ack()
+
+
+def test_explain_as_json_says_where_a_message_is_parked_and_whose_turn_it_is(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
+    held = queue.put(b"", keys="a", retry=Retry(attempts=1, then="hold"))
+    queue.get().nack()
+    parked = queue.put(b"", keys=["a", "b"], behind="park")
+    told = cli("explain", queue.name, parked, "--json").json
+    assert [node["id"] for node in told["nodes"]] == [parked, held]
+    found = told["nodes"][0]["parked"]
+    assert found.pop("since") >= 0
+    assert found == {"key": "a", "times": 1, "ahead": 0, "paused": False, "behind": [held]}
+    assert cli("explain", queue.name, parked, "--roots").out.splitlines()[1] == (
+        "waits for 1 at the root:"
+    )
+    grouped = queue.put(b"", group="acme")
+    turn = cli("explain", queue.name, grouped, "--json").json["nodes"][0]["turn"]
+    assert turn == {"group": "acme", "ready": 1, "ahead": 0}
+
+
+def test_explain_of_a_message_parked_under_a_paused_key_names_the_command_that_resumes_it(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
+    queue.pause("a")
+    parked = queue.put(b"", keys=["a", "b"], behind="park")
+    (command,) = freeing(cli("explain", queue.name, parked).out)
+    assert shlex.split(command)[:6] == ["interlock", "queue", "resume", queue.name, "--key", "a"]
+    assert main(shlex.split(command)[1:]) == 0
+    assert queue.stats().parked == 0

@@ -150,7 +150,13 @@ class Blocks:
 
 def roots_of(found: Explanation) -> list[ExplainNode]:
     """Return the messages that wait for no other, including requested ones."""
-    return [node for node in found.nodes if not node.blocked]
+    return [node for node in found.nodes if not _waits_for_others(node)]
+
+
+def _waits_for_others(node: ExplainNode) -> bool:
+    """Return whether a message waits for another: for its key, a slot of its limit, or its end."""
+    has_holders = any(full.holders for full in node.limits)
+    return bool(node.blocked or has_holders or (node.parked and node.parked.behind))
 
 
 def roots_text(found: Explanation, called: Called, given: argparse.Namespace) -> Iterator[str]:
@@ -164,7 +170,7 @@ def roots_text(found: Explanation, called: Called, given: argparse.Namespace) ->
         yield line(first, called.name(first))
         yield from (f"   {note}" for note in own(first))
         roots = [node for node in roots if node is not first]
-        if first.blocked:
+        if _waits_for_others(first):
             between = len(found.nodes) - 1 - len(roots)
             more = " or more" if found.truncated else ""
             through = f", through {count(between, 'other')}{more}" if between else ""
@@ -193,7 +199,9 @@ def notes(given: argparse.Namespace) -> Callable[[ExplainNode], Iterator[str]]:
 def freeing(node: ExplainNode, given: argparse.Namespace) -> Iterator[str]:
     """Yield commands that an operator may type for a message that waits for no other."""
     id, queue = str(node.id), given.queue
-    for key in node.paused:
+    parked = node.parked
+    under = (parked.key,) if parked is not None and parked.paused else ()
+    for key in dict.fromkeys((*node.paused, *under)):
         named = () if key == b"" else ("--key", key.decode(errors="backslashreplace"))
         yield show.command(given, "resume", queue, *named)
     # A working handler is not at fault: revoking its lease would have the message handled twice.
@@ -237,11 +245,45 @@ def as_json(found: Explanation, called: Called, given: argparse.Namespace) -> di
                     }
                     for one in node.blocked
                 ],
+                "limits": [
+                    {
+                        "name": one.name,
+                        "most": one.most,
+                        "leased": one.leased,
+                        "keeper": one.keeper,
+                        "next_in": one.next_in,
+                        "holders": list(one.holders),
+                    }
+                    for one in node.limits
+                ],
+                "turn": _turn(node),
+                "parked": _parked(node),
                 "blocks": _counted(blocks.get(node.id)),
                 "freeing": commands[node.id],
             }
             for node in nodes
         ],
+    }
+
+
+def _turn(node: ExplainNode) -> dict[str, Any] | None:
+    turn = node.turn
+    if turn is None:
+        return None
+    return {"group": turn.group, "ready": turn.ready, "ahead": turn.ahead}
+
+
+def _parked(node: ExplainNode) -> dict[str, Any] | None:
+    parked = node.parked
+    if parked is None:
+        return None
+    return {
+        "key": show.as_json(parked.key),
+        "since": parked.since,
+        "times": parked.times,
+        "ahead": parked.ahead,
+        "paused": parked.paused,
+        "behind": list(parked.behind),
     }
 
 
