@@ -155,7 +155,7 @@ class RetryAfter(InterlockError):
             raise ValueError(f"RetryAfter(): seconds is {seconds}; allowed: 0 or more")
         if limit is not None and not isinstance(limit, str):
             raise TypeError(f"RetryAfter(): limit is {type(limit).__name__}; allowed: str or None")
-        if limit is not None and (not limit or "\x1f" in limit or len(limit.encode()) > 1_024):
+        if limit is not None and ("\x1f" in limit or not 0 < _bytes_of(limit) <= 1_024):
             raise ValueError(
                 f"RetryAfter(): limit is {limit!r}; allowed: 1 to 1,024 bytes, without the "
                 "character U+001F"
@@ -171,6 +171,14 @@ class RetryAfter(InterlockError):
         if self.attempt and self.limit is None:
             return type(self), (self.seconds,)
         return _retry_after, (type(self), self.seconds, self.attempt, self.limit)
+
+
+def _bytes_of(text: str) -> int:
+    """Return the length of a text in UTF-8; 0 if it holds a lone surrogate."""
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        return 0
 
 
 def _retry_after(

@@ -7,7 +7,7 @@ import functools
 import itertools
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
@@ -18,7 +18,7 @@ from interlock.local.executor_threads import ThreadWork, Work
 from interlock.message import Key, Keys
 from interlock.queue import KeyedQueue
 from interlock.retry import Retry
-from interlock.runtime.concurrency import Names, check_numbers
+from interlock.runtime.concurrency import Limits, Names
 
 __all__ = ["Future", "KeyedExecutor"]
 
@@ -73,9 +73,10 @@ class KeyedExecutor(futures.Executor):
             any handler. The future ends with the last attempt, and there are no dead letters; while
             the message is held (``then="hold"``) it is pending, and ``skip`` cancels it, ``bury``
             ends it with its last exception.
-        limits: concurrency limits: how many calls of a name, or of each name with a prefix
-            (``tenant:*``), may run at once; see ``keyed`` and ``map_keyed``. A call that waits for
-            a limit occupies no worker. Default: none. ``queue.configure`` changes them.
+        limits: concurrency limits and rates: how many calls of a name, or of each name with a
+            prefix (``tenant:*``), may run at once, or start in a time (``Rate``); see ``keyed`` and
+            ``map_keyed``. A call that waits for them occupies no worker. Default: none.
+            ``queue.configure`` changes them.
         thread_name_prefix, initializer, initargs: as for ``ThreadPoolExecutor``.
 
     Raises:
@@ -97,7 +98,7 @@ class KeyedExecutor(futures.Executor):
         pool: futures.Executor | None = None,
         maxsize: int = 0,
         retry: Retry | None = None,
-        limits: Mapping[str, int] | None = None,
+        limits: Limits | None = None,
         thread_name_prefix: str = "",
         initializer: Callable[..., object] | None = None,
         initargs: tuple[Any, ...] = (),
@@ -148,7 +149,6 @@ class KeyedExecutor(futures.Executor):
                 "KeyedExecutor(): initializer and unkeyed_workers are settings of the pool"
             )
         name = thread_name_prefix or f"KeyedExecutor-{next(_numbers)}"
-        check_numbers(limits, "KeyedExecutor()")
         calls = _Calls(maxsize, retry=retry or Retry(), limits=limits, name=name)
         calls._keep_no_dead_letters()
         self.queue: KeyedQueue[Future[Any]] = calls

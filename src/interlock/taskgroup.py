@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import types
-from collections.abc import Coroutine, Generator, Iterable, Mapping
+from collections.abc import Coroutine, Generator, Iterable
 from typing import Any, TypeVar
 
 from interlock import _core
@@ -14,7 +14,7 @@ from interlock.errors import LeaseLost, ShutDown, WouldDeadlock
 from interlock.message import AsyncLease, Keys, _current
 from interlock.queue import KeyedQueue
 from interlock.retry import Retry
-from interlock.runtime.concurrency import Names, check_numbers
+from interlock.runtime.concurrency import Limits, Names
 
 __all__ = ["KeyedTaskGroup"]
 
@@ -32,8 +32,9 @@ class KeyedTaskGroup(asyncio.TaskGroup):
 
     Args:
         max_tasks: maximum concurrent coroutines. Default: no maximum.
-        limits: concurrency limits: how many tasks of a name, or of each name with a prefix
-            (``tenant:*``), may run at once. Default: none. ``queue.configure`` changes them.
+        limits: concurrency limits and rates: how many tasks of a name, or of each name with a
+            prefix (``tenant:*``), may run at once, or start in a time (``Rate``). Default: none.
+            ``queue.configure`` changes them.
 
     A task that awaits another one that waits for it (behind its key, directly or by way of others,
     for a slot of a limit, or for its place among ``max_tasks``) gets ``WouldDeadlock`` from its
@@ -44,9 +45,7 @@ class KeyedTaskGroup(asyncio.TaskGroup):
     calls. ``revoke`` frees the keys of a task, which keeps running.
     """
 
-    def __init__(
-        self, *, max_tasks: int | None = None, limits: Mapping[str, int] | None = None
-    ) -> None:
+    def __init__(self, *, max_tasks: int | None = None, limits: Limits | None = None) -> None:
         if max_tasks is not None:
             if not isinstance(max_tasks, int) or isinstance(max_tasks, bool):
                 given = type(max_tasks).__name__
@@ -55,7 +54,6 @@ class KeyedTaskGroup(asyncio.TaskGroup):
                 raise ValueError(
                     f"KeyedTaskGroup(): max_tasks is {max_tasks}; allowed: 1 or more, or None"
                 )
-        check_numbers(limits, "KeyedTaskGroup()")
         super().__init__()
         self._max_tasks = max_tasks
         self._running = 0

@@ -20,6 +20,15 @@ def executor() -> Iterator[KeyedExecutor]:
         yield executor
 
 
+@pytest.fixture(params=["threads", "pool"])
+def pool(request: pytest.FixtureRequest) -> Iterator[futures.Executor | None]:
+    if request.param == "threads":
+        yield None
+    else:
+        with futures.ThreadPoolExecutor(2) as found:
+            yield found
+
+
 def test_a_call_that_waits_for_its_limit_occupies_no_worker(executor: KeyedExecutor) -> None:
     bank, gate = executor.keyed(limit="bank"), Gate("first")
     first = bank.submit(gate)
@@ -124,6 +133,39 @@ def test_a_call_that_backs_off_has_no_slot() -> None:
     assert failing.cancelled()
 
 
+def test_a_call_that_waits_for_its_rate_occupies_no_worker(pool: Any) -> None:
+    limits = {"api": Rate(1, per=86_400)}
+    with KeyedExecutor(2, pool=pool, limits=limits) as executor:
+        api = executor.keyed(limit="api")
+        first, second = api.submit(str, 1), api.submit(str, 2)
+        assert first.result(LONG) == "1"
+        until(lambda: executor.queue.stats().limited == 1)
+        assert [executor.submit(str, n).result(LONG) for n in range(3)] == ["0", "1", "2"]
+        assert not second.running() and not second.done()
+        executor.queue.configure(limits={"api": Rate(1_000)})
+        assert second.result(LONG) == "2"
+
+
+@pytest.mark.parametrize("attempt", [True, False])
+def test_a_call_that_raises_retry_after_closes_a_limit_name_to_all_calls(
+    pool: Any, attempt: bool
+) -> None:
+    executor = KeyedExecutor(2, pool=pool, retry=Retry(2))
+
+    def call() -> None:
+        raise RetryAfter(86_400, attempt=attempt, limit="api")
+
+    refused = executor.submit(call)
+    until(lambda: executor.queue.stats().backing_off == 1)
+    api: Any = executor.keyed(limit="api").submit(str, "api")
+    assert executor.keyed(limit="other").submit(str, "mail").result(LONG) == "mail"
+    until(lambda: executor.queue.stats().limited == 1)
+    (full,) = executor.queue.explain(api.id).nodes[0].limits
+    assert full.name == "api" and full.next_in is not None and full.next_in > 80_000
+    executor.shutdown(cancel_futures=True)
+    assert refused.cancelled() and api.cancelled()
+
+
 def test_a_cancelled_call_leaves_its_turn_to_the_next(executor: KeyedExecutor) -> None:
     bank, gate = executor.keyed(limit="bank"), Gate()
     first, second, third = bank.submit(gate), bank.submit(str, "2"), bank.submit(str, "3")
@@ -187,9 +229,9 @@ def test_map_keyed_takes_one_limit_for_all_items(executor: KeyedExecutor, names:
         (5, TypeError, "KeyedExecutor(): limits is int; allowed: a mapping of names to numbers"),
         ({"bank": 0}, ValueError, "limits['bank'] is 0; allowed: 1 to 1,000,000,000 (to stop a"),
         ({"bank": True}, TypeError, "limits['bank'] is bool; allowed: int"),
-        ({"bank": Rate(1)}, TypeError, "limits['bank'] is Rate; allowed: int"),
         ({7: 1}, TypeError, "limits has a name that is int; allowed: str"),
         ({"": 1}, ValueError, "limits has the name ''"),
+        ({"\ud800": 1}, ValueError, "limits has the name '\\ud800'; allowed: not empty, UTF-8"),
     ],
 )
 def test_wrong_limits_are_refused(limits: Any, kind: type[Exception], says: str) -> None:

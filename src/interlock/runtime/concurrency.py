@@ -238,14 +238,6 @@ def names_text(names: object, call: str) -> str:
     return text
 
 
-def check_numbers(limits: Mapping[str, int] | None, call: str) -> None:
-    """Raise TypeError if one of the limits is a rate, which only a queue can have."""
-    # Other wrong limits are refused where they are read.
-    for name, most in limits.items() if isinstance(limits, Mapping) else ():
-        if isinstance(most, Rate):
-            raise TypeError(f"{call}: limits[{name!r}] is Rate; allowed: int (a queue takes rates)")
-
-
 def checked_behind(behind: object, call: str) -> Behind:
     """Return one of the words of ``Behind``. Raises TypeError, ValueError."""
     if not isinstance(behind, str):
@@ -258,13 +250,23 @@ def checked_behind(behind: object, call: str) -> Behind:
 
 def is_limit_name(name: str) -> bool:
     """Return whether a text may be a limit name."""
-    return bool(name) and _BETWEEN not in name and len(name.encode()) <= MAX_TEXT
+    return bool(name) and _BETWEEN not in name and _is_utf8(name) and len(name.encode()) <= MAX_TEXT
 
 
 def _check_name(name: object, argument: str) -> None:
     if not isinstance(name, str):
         raise TypeError(f"{argument} has a name that is {type(name).__name__}; allowed: str")
-    if not name or _BETWEEN in name:
+    if not name or _BETWEEN in name or not _is_utf8(name):
         raise ValueError(
-            f"{argument} has the name {name!r}; allowed: not empty, without the character U+001F"
+            f"{argument} has the name {name!r}; allowed: not empty, UTF-8, without the character "
+            "U+001F"
         )
+
+
+def _is_utf8(name: str) -> bool:
+    """Return whether a text has no lone surrogate."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

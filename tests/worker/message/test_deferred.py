@@ -65,6 +65,12 @@ def test_retry_after_without_an_attempt_survives_pickling() -> None:
         assert (same.seconds, same.attempt, same.limit) == (3, error.attempt, error.limit)
 
 
+@pytest.mark.parametrize("limit", ["", "a\x1fb", "a" * 1_025, "\ud800"])
+def test_retry_after_refuses_what_is_not_a_limit_name(limit: str) -> None:
+    with pytest.raises(ValueError, match=r"RetryAfter\(\): limit is .*; allowed: 1 to 1,024 bytes"):
+        RetryAfter(3, limit=limit)
+
+
 @ENGINES
 @pytest.mark.parametrize("pool", ["thread", "asyncio"])
 @pytest.mark.parametrize("kind", ["wait", "wait_async"])

@@ -252,9 +252,14 @@ fn end(
     let mut text = error_text(&error).unwrap_or_else(|_| "an exception".to_owned());
     let mut rejected = false;
     // As everywhere: a handler that steers is followed, whatever the policy retries.
-    let (retried, delay) = match Steered::by(&error, on).unwrap_or(None) {
-        Some(Steered::Retry(delay)) => (true, Some(delay)),
-        Some(Steered::Defer(delay)) => {
+    let steered = Steered::by(&error, on).unwrap_or(None);
+    if let Some(Steered::Retry(delay, Some(limit)) | Steered::Defer(delay, Some(limit))) = &steered
+    {
+        queue.get().close_limit(handle, limit, *delay);
+    }
+    let (retried, delay) = match steered {
+        Some(Steered::Retry(delay, _)) => (true, Some(delay)),
+        Some(Steered::Defer(delay, _)) => {
             future.get().again(handle.token, error.unbind());
             return core.call(|scheduler, now| scheduler.defer(now, handle, delay)).is_err();
         }

@@ -19,12 +19,15 @@ pub fn judged<'py>(
 /// The wish of a handler that raised RetryAfter or Reject, as they are meant.
 pub enum Steered {
     /// After this many µs.
-    Retry(u64),
+    Retry(u64, Closes),
     /// After this many µs, without counting an attempt.
-    Defer(u64),
+    Defer(u64, Closes),
     /// With the reason.
     Reject(String),
 }
+
+/// The limit name that is closed to all messages until then.
+pub type Closes = Option<String>;
 
 impl Steered {
     pub fn by(error: &Bound<'_, PyAny>, on: &Bound<'_, PyTuple>) -> PyResult<Option<Self>> {
@@ -37,9 +40,10 @@ impl Steered {
             return Ok(Some(Steered::Reject(judged.getattr("text")?.extract()?)));
         }
         let delay = micros(&delay, "RetryAfter")?;
+        let closes = judged.getattr("limit")?.extract()?;
         match judged.getattr("how")?.eq("defer")? {
-            true => Ok(Some(Steered::Defer(delay))),
-            false => Ok(Some(Steered::Retry(delay))),
+            true => Ok(Some(Steered::Defer(delay, closes))),
+            false => Ok(Some(Steered::Retry(delay, closes))),
         }
     }
 }

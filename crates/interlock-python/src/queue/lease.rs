@@ -384,12 +384,7 @@ impl Lease {
         let delay = micros(delay, "RetryAfter(): seconds")?;
         let queue = self.queue.get();
         queue.check_fork(py);
-        queue.core.call(|scheduler, now| {
-            scheduler.tick(now);
-            if scheduler.holds(self.handle) {
-                scheduler.close_limit(now, limit.as_bytes(), delay);
-            }
-        });
+        queue.close_limit(self.handle, limit, delay);
         Ok(())
     }
 

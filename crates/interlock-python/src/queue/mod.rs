@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use interlock_core::clock::Clock;
 use interlock_core::queue::parts::watch::{Limits, Watch};
-use interlock_core::queue::scheduler::{Grant, Placed};
+use interlock_core::queue::scheduler::{Grant, Handle, Placed};
 use interlock_core::queue::types::limits::{Declared, Value};
 use interlock_core::queue::types::options;
 use interlock_core::queue::types::{Kind, Options, Retry, Then, Time};
@@ -484,6 +484,16 @@ impl Queue {
 
     pub fn queue_name(&self) -> &str {
         &self.name
+    }
+
+    /// Closes a limit name to all messages for a time, µs, if the lease was not lost.
+    pub fn close_limit(&self, handle: Handle, limit: &str, delay: u64) {
+        self.core.call(|scheduler, now| {
+            scheduler.tick(now);
+            if scheduler.holds(handle) {
+                scheduler.close_limit(now, limit.as_bytes(), delay);
+            }
+        });
     }
 
     /// In the child of a fork the queue starts empty: the parent handles what was in it.
