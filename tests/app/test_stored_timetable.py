@@ -173,6 +173,7 @@ def test_the_same_entry_again_is_known_and_another_one_refused(reports: Reports)
         ({"every": None}, "give either cron= or every="),
         ({"cron": "0 3 * * *"}, "give either cron= or every="),
         ({"every": "soon"}, "period is 'soon'"),
+        ({"tz": "Europe/Berlin"}, "tz is 'Europe/Berlin' with every="),
         ({"args": []}, "missing a required argument"),
         ({"args": lambda when: [when]}, "a function, which cannot be stored"),
         ({"args": [object()]}, "cannot be stored as JSON"),

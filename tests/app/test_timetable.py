@@ -390,6 +390,32 @@ def test_a_tick_for_a_full_queue_is_sent_later(shop: Shop) -> None:
         assert shop.seen == ["23 13:00"]
 
 
+def test_a_call_that_may_not_be_parked_delays_no_other_entry(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    paid = []
+
+    @shop.app.every("1h", name="a: before the other")
+    @shop.app.task(keys="account:7", behind="park")
+    def pay() -> None:
+        paid.append(7)
+
+    with shop.app.testing(start=START) as worker:
+        queue = shop.app._open("default", maxsize=4)
+        queue.pause("account:7")
+        parked = [queue.put(b"x", keys="account:7", behind="park") for _ in range(2)]
+        worker.advance(3600)
+        worker.run_until_idle()
+        assert shop.seen == ["23 13:00"]
+        assert "'a: before the other' waits: " in caplog.text
+        for id in parked:
+            queue.cancel(id)
+        queue.resume("account:7")
+        worker.advance(60)
+        worker.run_until_idle()
+        assert paid == [7]
+
+
 def test_an_exception_of_a_timetable_s_callable_skips_only_that_tick(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

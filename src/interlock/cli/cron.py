@@ -96,7 +96,14 @@ def _on_app(given: argparse.Namespace, run: Callable[[App, argparse.Namespace], 
     name = getattr(given, "name", None)
     if name is not None and run in (coming, send) and name not in app.timetable:
         known = ", ".join(app.timetable) or "none: no task is under @app.cron or @app.every"
-        return refuse(f"NAME is {name!r}, and {given.app} has no such entry; allowed: {known}")
+        return refuse(f"NAME is {name!r}, and {given.app} declares no such entry; allowed: {known}")
+    if run in (send, add, change, remove):
+        url = app.url or os.environ.get("INTERLOCK_URL") or "memory://"
+        if url.startswith("memory:"):
+            return refuse(
+                f"the engine of {given.app} is {url}, which is in this process, where no worker "
+                "runs; give --url, or set INTERLOCK_URL"
+            )
     try:
         return run(app, given)
     except (ValueError, TypeError) as error:
@@ -164,12 +171,6 @@ def coming(app: App, given: argparse.Namespace) -> int:
 def send(app: App, given: argparse.Namespace) -> int:
     """Send the call of an entry."""
     entry = app.timetable[given.name]
-    url = app.url or os.environ.get("INTERLOCK_URL") or "memory://"
-    if url.startswith("memory:"):
-        return refuse(
-            f"the engine of {given.app} is {url}, which is in this process, so no worker would "
-            "handle it; give --url, or set INTERLOCK_URL"
-        )  # fmt: skip
     job = entry.send(int(time.time()))
     if given.json:
         emit({"name": entry.name, "queue": entry.queue, "id": job.id})
@@ -217,6 +218,8 @@ def _task(app: App, given: argparse.Namespace) -> tuple[Any]:
 
 
 def _options(given: argparse.Namespace) -> dict[str, Any]:
+    if (given.cron is None) == (given.every is None):
+        raise ValueError("the schedule is missing or given twice; allowed: --cron or --every")
     return {
         "cron": given.cron,
         "every": given.every,

@@ -168,11 +168,15 @@ def test_the_command_shows_and_runs_a_timetable(
     assert [one.id for one in app._queue("default").messages()] == [json.loads(out)["id"]]
     code, _, err = interlock("cron", "run", CLOCKED, "tock")
     assert code == 2 and "allowed: tick" in err
+    code, _, err = interlock("cron", "add", CLOCKED, "hourly", "--task", "tick")
+    assert code == 2 and "the schedule is missing or given twice; allowed: --cron or" in err
     code, out, err = interlock("cron", "list", CLOCKED, "--url", "redis://127.0.0.1:1?timeout=0.5")
     assert code == 1 and "every 1s" in out and "cannot read which ticks were fired" in err
     monkeypatch.delenv("INTERLOCK_URL")
-    code, _, err = interlock("cron", "run", CLOCKED, "tick")
-    assert code == 2 and "give --url" in err
+    entry = ("tick", "--task", "tick", "--every", "1h")
+    for words in (("run", "tick"), ("add", *entry), ("change", *entry), ("remove", "tick")):
+        code, out, err = interlock("cron", words[0], CLOCKED, *words[1:])
+        assert (code, out) == (2, "") and "give --url" in err
 
 
 STORED = ("--appendonly", "yes", "--appendfsync", "always")

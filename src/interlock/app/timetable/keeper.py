@@ -14,7 +14,7 @@ from interlock.app.timetable import timer as timers
 from interlock.app.timetable.entry import MOST, Entry, moment
 from interlock.app.timetable.timer import Timer
 from interlock.app.timetable.timetable import listed, sent_of
-from interlock.client.connection.refusals import UnknownDedup
+from interlock.client.connection.refusals import HalfParked, UnknownDedup
 from interlock.client.faces import batch as batches
 from interlock.client.faces.batch import LeasedBatch
 from interlock.client.wire import messages as wire
@@ -145,6 +145,14 @@ class Keeper:
             return
         try:
             last, sent = self._fire(entry, found, now)
+        except HalfParked as error:
+            # Until an operator opens the key of this call: the calls of other entries have room.
+            _log.warning(
+                "timetable entry %r waits: %s; trying again in %.3g s",
+                entry.name, error, HALF_PARKED_PAUSE, extra={"entry": entry.name},
+            )  # fmt: skip
+            self._settle(batch, wire.deferring(batch.token, message.id, HALF_PARKED_PAUSE))
+            return
         except (Full, ShutDown, EngineUnavailable):
             # It stays in place; the same calls are sent again, unless they are known.
             self._settle(batch, wire.releasing(batch.token, message.id))
@@ -409,6 +417,7 @@ SET_BACK = 3 * 3600
 """Seconds by which a clock may be set back without a tick firing twice: as in Debian's cron."""
 OFTEN_LEFT = 10
 """Number of returns at which a stored timer is reported, which is never dropped."""
+HALF_PARKED_PAUSE = 5.0
 PATIENCE = 5.0
 PAUSES = (0.0, 0.05, 0.2)
 UNSETTLED = frozenset(("delayed", "waiting", "ready", "leased", "backing_off", "held", "parked"))

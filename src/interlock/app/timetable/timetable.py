@@ -163,6 +163,11 @@ class Timetable(Mapping[str, Entry]):
             raise TypeError(f"{call}: task is {task!r}; allowed: a task of this app")
         if (cron is None) == (every is None):
             raise TypeError(f"{call}: give either cron= or every=")
+        if every is not None and tz != "UTC":
+            raise ValueError(
+                f"{call}: tz is {tz!r} with every=; allowed: tz= with cron=, because every= counts "
+                "from 1970, UTC"
+            )
         if callable(args) or callable(kwargs):
             raise TypeError(
                 f"{call}: args or kwargs is a function, which cannot be stored; "
