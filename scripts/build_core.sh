@@ -3,6 +3,8 @@
 # tested and dev mean.
 set -eu
 cd "$(dirname "$0")/.."
+# Otherwise pip lists every optional dependency.
+export PIP_QUIET=1
 
 case $1 in
     shipped | tested) exec .venv/bin/python -m maturin develop --release --locked --quiet ;;
