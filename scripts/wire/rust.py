@@ -198,14 +198,14 @@ def options(wire: Wire) -> str:
                 value += " == 1"
         lines.append(f"{arm} {value},")
     lines += ["}", "Ok(())", "}", ""]
-    lines += doc("Returns the value of an option as text.")
-    lines += ["pub fn told(&self, option: QueueOption) -> String {", "match option {"]
+    lines += doc("Returns the value of an option as text; names in it are any bytes.")
+    lines += ["pub fn told(&self, option: QueueOption) -> Vec<u8> {", "let text = match option {"]
     for one in wire.queue:
         value = f"self.{one.field}"
         if one.words:
             value += ".name().to_owned()"
         elif one.text:
-            value += ".text()"
+            value = f"return {value}.bytes()"
         elif one.none:
             value += ".unwrap_or(0).to_string()"
         elif one.type == "bool":
@@ -213,7 +213,7 @@ def options(wire: Wire) -> str:
         else:
             value += ".to_string()"
         lines.append(f"QueueOption::{one.variant} => {value},")
-    lines += ["}", "}", "}"]
+    lines += ["};", "text.into_bytes()", "}", "}"]
     return "\n".join(lines) + "\n"
 
 

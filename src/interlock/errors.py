@@ -157,8 +157,8 @@ class RetryAfter(InterlockError):
             raise TypeError(f"RetryAfter(): limit is {type(limit).__name__}; allowed: str or None")
         if limit is not None and ("\x1f" in limit or not 0 < _bytes_of(limit) <= 1_024):
             raise ValueError(
-                f"RetryAfter(): limit is {limit!r}; allowed: 1 to 1,024 bytes, without the "
-                "character U+001F"
+                f"RetryAfter(): limit is {limit!r}; allowed: 1 to 1,024 bytes of UTF-8, without "
+                "the character U+001F"
             )
         self.seconds = seconds
         self.limit = limit

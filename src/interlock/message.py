@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 from interlock import _core
 from interlock._core import AsyncLease, AsyncLeaseBatch, Lease, LeaseBatch
+from interlock.runtime.concurrency import Behind
 from interlock.runtime.limits import MAX_WALKED
 
 __all__ = [
@@ -66,6 +67,14 @@ class QueuedMessage(Generic[T]):
     state: State
     error: str
     """The last failure, as in ``DeadLetter``; empty if it has not failed."""
+    limit: tuple[str, ...] = ()
+    """Its limit names, sorted (contract, clauses 26 and 27)."""
+    group: str | None = None
+    """Its group (clause 28)."""
+    coalesce: bytes | None = None
+    """Its coalescing name (clause 29), one of ``keys``."""
+    behind: Behind | None = None
+    """Its own outcome behind a failure (clause 31); None: the queue's."""
 
 
 @dataclass(frozen=True, slots=True)

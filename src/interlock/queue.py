@@ -29,7 +29,16 @@ from interlock.message import (
 )
 from interlock.retry import Retry, Seconds, seconds
 from interlock.roots import Roots
-from interlock.runtime.concurrency import Behind, Limits, Names, Weights, limits_text, weights_text
+from interlock.runtime.concurrency import (
+    Behind,
+    Limits,
+    Names,
+    Weights,
+    group_of,
+    limits_text,
+    names_of,
+    weights_text,
+)
 from interlock.runtime.green_threads import refuse_green_threads
 from interlock.runtime.limits import MAX_WALKED
 
@@ -374,7 +383,10 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         passes.
         """
         check_state(state)
-        return [QueuedMessage(*message) for message in self._messages(limit, state, key, after)]
+        return [
+            QueuedMessage(*known, names_of(names), group_of(group), coalesce, behind)
+            for *known, names, group, coalesce, behind in self._messages(limit, state, key, after)
+        ]
 
     def purge(self, what: Literal["pending", "dead"] = "pending", *, key: Key | None = None) -> int:
         """Cancel all messages that are not leased, or drop all dead letters. Returns how many.

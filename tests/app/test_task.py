@@ -142,6 +142,19 @@ def test_a_wrong_option_is_named(options: dict[str, Any], kind: type[Exception],
         App().task(**options)
 
 
+@pytest.mark.parametrize("option", ["limit", "group"])
+@pytest.mark.parametrize("name", [b"\xff", "\ud800", ""])
+def test_a_name_that_is_not_text_is_refused(name: Any, option: str) -> None:
+    with App("memory://") as own:
+        send = own.task(**{option: lambda: name})(report).send
+        with pytest.raises(ValueError, match=option) as caught:
+            send()
+        assert not isinstance(caught.value, UnicodeError)
+
+
+def report() -> None: ...
+
+
 def test_a_task_without_options_needs_no_parentheses() -> None:
     other = App()
 

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from interlock import Rate
+from interlock.client.admin.operator import Operator
+from interlock.client.admin.server import Server
 from interlock.client.faces.client import connect
 from interlock.client.faces.queue import RemoteQueue
 from interlock.errors import Empty
@@ -36,6 +39,7 @@ def fill(queue: RemoteQueue[bytes], seed: int) -> None:
             dedup=choose.choice([None, f"d{number}"]),
             retry=choose.choice([None, Retry(attempts=None, first=0.5, then="hold")]),
             result_ttl=choose.choice([0, 60]),
+            limit=choose.choice([None, "bank", ["tenant:7", "bank"]]),
         )
         handle(queue, choose)
     if choose.random() < 0.5:
@@ -92,8 +96,13 @@ def test_a_queue_imported_elsewhere_exports_the_same(
     urls = [request.getfixturevalue(f"{name}_url") for name in chain]
     name = f"q{uuid.uuid4().hex}"
     first = Command(urls[0], capsys)
-    declared: dict[str, Any] = {} if seed % 2 else {"maxdead": 500, "retry": Retry(attempts=7)}
+    limits = {"bank": 60, "tenant:*": Rate(1_000, burst=100)}
+    declared: dict[str, Any] = {"limits": limits, "maxdead": 500, "retry": Retry(attempts=7)}
     with connect(urls[0]) as client:
+        if seed % 2:
+            # A client in another language may use names that are not UTF-8.
+            Operator(Server(client)).configure(name, {"LIMITS": "bank=60\x1ft\udcff=3"})
+            declared = {}
         fill(client.queue(name, bytes, **declared), seed)
     said = first("export", name, "--move")
     assert said.code == 0, said.err
@@ -109,4 +118,5 @@ def test_a_queue_imported_elsewhere_exports_the_same(
         said = there("export", f"{name}-{at}", "--move")
         assert said.code == 0, said.err
         assert carried(said.lines) == start
+    assert start[0]["options"]["limits"].startswith("bank=60\x1ft")
     assert {line["state"] for line in start[1:] if "state" in line} >= {"delayed", "waiting"}

@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from tests import seeds
-from tests.engine.calls import Queue, commands_of
+from tests.engine.calls import Queue, commands_of, message
 from tests.engine.naive.limits import PASSES
 from tests.engine.naive.model import LEASED, Entry, Spec
 from tests.engine.naive.watch import WatchedModel
@@ -21,6 +21,7 @@ from tests.engine.schedules.compare import difference
 from tests.engine.schedules.director import Director
 from tests.engine.schedules.servers import Servers, both
 from tests.engine.schedules.steps import Pick, Step
+from tests.engine.timed import TimedQueue
 
 BATCH = 16
 MORE_COMMANDS = 7
@@ -30,6 +31,9 @@ The options and the slots of many names take three. The times of rates take thre
 drops past times while names are new.
 """
 CALLS = 32
+NOT_UTF_8 = "z\xff"
+"""A limit name: it may be any bytes."""
+NAMES = ("x", "y", NOT_UTF_8)
 
 
 @pytest.fixture(scope="module")
@@ -58,11 +62,11 @@ def steps_of_long_lines(chance: random.Random, values: list[str]) -> list[Step]:
         return chance.randrange(10**6)
 
     def limits() -> str:
-        names = ("x", "y", "z", "x*", "*")
+        names = (*NAMES, "x*", "*")
         return "\x1f".join(f"{n}={choice(values)}" for n in names if chance.random() < 0.6)
 
     def spec() -> Spec:
-        names = chance.choices(["x", "y", "z", "xx"], k=choice([0, 1, 1, 1, 2, 3]))
+        names = chance.choices([*NAMES, "xx"], k=choice([0, 1, 1, 1, 2, 3]))
         held = tuple(chance.choices(keys, k=choice([0, 0, 1, 2])))
         return limited(*names, priority=choice([0, 0, 0, 1, -1]), keys=held)
 
@@ -72,7 +76,12 @@ def steps_of_long_lines(chance: random.Random, values: list[str]) -> list[Step]:
 
     def picks() -> list[tuple[str, int, list[str]]]:
         verbs: dict[str, list[str]] = {"ACK": [], "NACK": ["0", "e"], "RELEASE": [], "DEFER": ["5"]}
-        verbs["CLOSE"] = [choice(["0", "3", "20"]), "e", choice("xyz"), choice("01")]
+        verbs["CLOSE"] = [
+            choice(["0", "3", "20"]),
+            "e",
+            choice(NAMES),
+            choice("01"),
+        ]
         chosen = chance.choices(list(verbs), [8, 1, 1, 1, 0.5 * rated], k=choice([1, 2, 4, 8]))
         return [(verb, pick(), verbs[verb]) for verb in chosen]
 
@@ -171,6 +180,26 @@ def test_a_closed_name_grants_nothing_until_it_opens_on_model_hub_and_redis(
     assert ask(director, ("tick", 999), LEASE, ("read", 2, 50, "k")) == [0]
     assert ask(director, ("tick", 1), LEASE) == [2]
     same(servers, director)
+
+
+def test_a_rate_charged_while_the_clock_of_redis_was_ahead_opens_with_another_rate(
+    timed: TimedQueue,
+) -> None:
+    hour = 3_600_000_000
+    timed.call("configure", "REPLACE", "LIMITS", "api=1/1000:1")
+    timed.put(*[message(text, limit="api") for text in "abc"])
+    timed.at(hour)
+    timed.ack_all(timed.lease().messages)
+    for passed in (0, 10_000, hour - 1):
+        timed.at(passed)
+        assert timed.payloads() == []
+    timed.at(20_000)
+    for rate in ("1/999:1", "1/1000:1"):
+        timed.call("configure", "CHANGE", "LIMITS", f"api={rate}")
+    timed.at(21_000)
+    assert timed.payloads() == ["b"]
+    timed.at(22_000)
+    assert timed.payloads() == ["c"]
 
 
 def test_messages_of_higher_priority_come_first_from_a_line_of_hundreds(servers: Servers) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
@@ -265,8 +265,7 @@ class _Sendable(Generic[P, R]):
         """Raise the error that a send of this call would raise for its arguments."""
         bound = self._bound(args, kwargs)
         self._named(bound)
-        if self._limit is not None:
-            self._limit(bound)
+        self._limit_names(bound)
         self._group_of(bound)
         envelope.write(self.name, self.signature, args, kwargs, None, {})
 
@@ -276,7 +275,7 @@ class _Sendable(Generic[P, R]):
         groups = self._group(bound)
         if len(groups) != 1:
             raise ValueError(f"task {self.name!r}: group gives {len(groups)} names; allowed: one")
-        return groups[0].decode()
+        return self._texts(groups, "group")[0]
 
     def _ready(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ready:
         bound = self._bound(args, kwargs)
@@ -311,7 +310,7 @@ class _Sendable(Generic[P, R]):
             "result_ttl": declared.result_ttl,
         }
         if self._limit is not None:
-            options["limit"] = [name.decode() for name in self._limit(bound)]
+            options["limit"] = self._limit_names(bound)
         if self._group is not None:
             options["group"] = self._group_of(bound)
         if coalesce is not None:
@@ -321,6 +320,17 @@ class _Sendable(Generic[P, R]):
         if self._behind is not None:
             options["behind"] = self._behind
         return Ready(payload, sending, options)
+
+    def _limit_names(self, bound: inspect.BoundArguments) -> list[str]:
+        return [] if self._limit is None else self._texts(self._limit(bound), "limit")
+
+    def _texts(self, names: Iterable[bytes], option: str) -> list[str]:
+        try:
+            return [name.decode() for name in names]
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"task {self.name!r}: {option} is {error.object!r}; allowed: what is UTF-8"
+            ) from None
 
     def _sent(self, ready: Ready, put: Any) -> Job[R]:
         job = self._job(put.id, put.known, put.replaced)

@@ -115,7 +115,8 @@ def limits_text(limits: object, call: str) -> str:
 
     Raises:
         TypeError: it is not a mapping of str to int or Rate.
-        ValueError: a name is empty, a number is not 1 or more, or there are too many.
+        ValueError: a name is empty or not Unicode, a number is not 1 or more, or there are too
+            many.
     """
     if not isinstance(limits, Mapping):
         raise TypeError(
@@ -160,7 +161,8 @@ def weights_text(weights: object, call: str) -> str:
 
     Raises:
         TypeError: it is not a mapping of str to int.
-        ValueError: a group is empty, a number is not 1 to 1,000, or there are too many.
+        ValueError: a group is empty or not Unicode, a number is not 1 to 1,000, or there are too
+            many.
     """
     if not isinstance(weights, Mapping):
         raise TypeError(
@@ -196,14 +198,14 @@ def group_text(group: object, call: str) -> str:
 
     Raises:
         TypeError: it is not a str.
-        ValueError: it is empty or too long, or contains U+001F.
+        ValueError: it is empty, too long or not Unicode, or contains U+001F.
     """
     if not isinstance(group, str):
         raise TypeError(f"{call}: group is {type(group).__name__}; allowed: str")
     if not is_limit_name(group):
         raise ValueError(
-            f"{call}: group is {group!r}; allowed: 1 to {MAX_TEXT:,} bytes without the character "
-            "U+001F"
+            f"{call}: group is {group!r}; allowed: 1 to {MAX_TEXT:,} bytes of UTF-8, without the "
+            "character U+001F"
         )
     return group
 
@@ -221,7 +223,7 @@ def names_text(names: object, call: str) -> str:
 
     Raises:
         TypeError: it is not a str or an iterable of str.
-        ValueError: a name is empty, or there are too many.
+        ValueError: a name is empty or not Unicode, or there are too many.
     """
     given = [names] if isinstance(names, str) else names
     if isinstance(given, bytes) or not isinstance(given, Iterable):
@@ -236,6 +238,17 @@ def names_text(names: object, call: str) -> str:
             f"{MAX_LIMIT_NAMES} names, {MAX_TEXT} bytes in all"
         )
     return text
+
+
+def names_of(text: bytes) -> tuple[str, ...]:
+    """Return the names of a message from their text. What is not UTF-8, of a client in another
+    language, is kept as lone surrogates."""
+    return tuple(text.decode(errors="surrogateescape").split(_BETWEEN)) if text else ()
+
+
+def group_of(text: bytes) -> str | None:
+    """Return the group of a message from its text, like ``names_of``; None: it has none."""
+    return text.decode(errors="surrogateescape") or None
 
 
 def checked_behind(behind: object, call: str) -> Behind:

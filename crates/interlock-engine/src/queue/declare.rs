@@ -38,7 +38,7 @@ impl Declared {
         reply::array(out, 2 * QueueOption::ALL.len());
         for option in QueueOption::ALL {
             reply::text(out, option.name().as_bytes());
-            reply::text(out, self.told(option).as_bytes());
+            reply::text(out, &self.told(option));
         }
     }
 }
@@ -135,7 +135,9 @@ impl Declaration {
     pub fn differs(&self, before: &Declared) -> Option<(QueueOption, String, String)> {
         let named = QueueOption::ALL.into_iter().filter(|one| self.named & 1 << *one as u32 != 0);
         let mut each = named.map(|one| (one, self.declared.told(one), before.told(one)));
-        each.find(|(_, new, old)| new != old)
+        let (option, new, old) = each.find(|(_, new, old)| new != old)?;
+        let text = |value: Vec<u8>| String::from_utf8_lossy(&value).into_owned();
+        Some((option, text(new), text(old)))
     }
 }
 

@@ -438,9 +438,9 @@ impl Declared {
         Ok(())
     }
 
-    /// Returns the value of an option as text.
-    pub fn told(&self, option: QueueOption) -> String {
-        match option {
+    /// Returns the value of an option as text; names in it are any bytes.
+    pub fn told(&self, option: QueueOption) -> Vec<u8> {
+        let text = match option {
             QueueOption::MaxSize => self.max_size.to_string(),
             QueueOption::MaxBytes => self.max_bytes.to_string(),
             QueueOption::MaxDead => self.max_dead.to_string(),
@@ -454,9 +454,10 @@ impl Declared {
             QueueOption::Results => self.results.to_string(),
             QueueOption::Durability => self.durability.name().to_owned(),
             QueueOption::DeadTtl => self.dead_ttl.unwrap_or(0).to_string(),
-            QueueOption::Limits => self.limits.text(),
-            QueueOption::Weights => self.weights.text(),
+            QueueOption::Limits => return self.limits.bytes(),
+            QueueOption::Weights => return self.weights.bytes(),
             QueueOption::Behind => self.behind.name().to_owned(),
-        }
+        };
+        text.into_bytes()
     }
 }

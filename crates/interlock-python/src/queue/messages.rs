@@ -1,10 +1,12 @@
 //! Lists messages in the order of their puts. Copies them a few at a time, each time under the lock.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use interlock_core::key::KeyRef;
 use interlock_core::queue::calls::read::Seen;
 use interlock_core::queue::scheduler::Scheduler;
+use interlock_core::queue::types::Behind;
 use interlock_core::queue::Queue;
 use interlock_core::sync::RawLock;
 
@@ -18,6 +20,13 @@ pub struct Listed<P> {
     pub attempt: u32,
     pub state: &'static str,
     pub error: String,
+    /// Its limit names, joined.
+    pub limit: Vec<u8>,
+    /// Empty: it has none.
+    pub group: Vec<u8>,
+    pub coalesce: Option<Arc<[u8]>>,
+    /// Its own value of what happens to it behind a failure.
+    pub behind: Option<&'static str>,
 }
 
 /// Ids, or places, looked at under one lock.
@@ -56,6 +65,10 @@ pub fn messages<P, L: RawLock>(
             attempt,
             state: word,
             error,
+            limit: scheduler.limit_names(seen),
+            group: scheduler.group(seen).to_vec(),
+            coalesce: scheduler.coalesced(seen).map(|named| named.name.clone()),
+            behind: seen.behind.map(Behind::word),
         })
     };
     let (unsettled, most) = core.call(|scheduler, now| {

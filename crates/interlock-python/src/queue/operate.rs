@@ -152,7 +152,8 @@ impl Queue {
         })
     }
 
-    /// (id, payload, keys, shared, priority, attempt, state, error) each, by rising ids behind `after`.
+    /// (id, payload, keys, shared, priority, attempt, state, error, limit, group, coalesce, behind) each,
+    /// by rising ids behind `after`; `limit` is the limit names, joined.
     fn _messages<'py>(
         &self,
         py: Python<'py>,
@@ -175,7 +176,14 @@ impl Queue {
                 };
                 let (keys, shared) = (names(false)?, names(true)?);
                 let messages::Listed { id, payload, priority, attempt, state, error, .. } = listed;
-                (id, payload, keys, shared, priority, attempt, state, error).into_pyobject(py)
+                let limit = PyBytes::new(py, &listed.limit);
+                let group = PyBytes::new(py, &listed.group);
+                let coalesce = listed.coalesce.map(|name| PyBytes::new(py, &name));
+                (
+                    id, payload, keys, shared, priority, attempt, state, error, limit, group,
+                    coalesce, listed.behind,
+                )
+                    .into_pyobject(py)
             })
             .collect()
     }

@@ -55,7 +55,8 @@ class Operator:
 
     def configure(self, queue: str, options: dict[str, str]) -> None:
         """Declare options, by the same names; OptionsMismatch if others are declared."""
-        self._call(queue, wire_queue.configured, *(part for one in options.items() for part in one))
+        parts = (part.encode(errors="surrogateescape") for one in options.items() for part in one)
+        self._call(queue, wire_queue.configured, *parts)
 
     def change_options(self, queue: str, changed: Mapping[str, Argument]) -> dict[str, str]:
         """Change options, by the same names; return all options then in force."""

@@ -572,8 +572,9 @@ class Operations:
         payload = self._handle.codec.or_bytes(one.payload)
         keys, shared = frozenset(one.keys), frozenset(one.shared)
         state: Any = one.state
+        names = one.limit, one.group, one.coalesce, one.behind
         return QueuedMessage(
-            one.id, payload, keys, shared, one.priority, one.attempt, state, one.error
+            one.id, payload, keys, shared, one.priority, one.attempt, state, one.error, *names
         )
 
 

@@ -409,8 +409,8 @@ def numbers(reply: Sequence[bytes]) -> dict[str, int]:
 
 @understood
 def words(reply: Sequence[bytes]) -> dict[str, str]:
-    """Return words by their names."""
-    return {name.decode(): value.decode() for name, value in pairs(reply)}
+    """Return words by their names. Limit names of other languages' clients are any bytes."""
+    return {name.decode(): value.decode(errors="surrogateescape") for name, value in pairs(reply)}
 
 
 @understood

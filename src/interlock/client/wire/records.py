@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import cast
 
 from interlock.client.wire.failures import Failures, newest_line
+from interlock.runtime.concurrency import Behind, group_of, names_of
 from interlock.runtime.limits import MAX_KEYS_ON_REDIS
 
 
@@ -59,6 +61,27 @@ class Stored:
     def priority(self) -> int:
         """Priority, -100 to 100."""
         return int(self.options.get("PRIORITY", b"0"))
+
+    @property
+    def limit(self) -> tuple[str, ...]:
+        """Its limit names, sorted."""
+        return names_of(self.options.get("LIMIT", b""))
+
+    @property
+    def group(self) -> str | None:
+        """Its group."""
+        return group_of(self.options.get("GROUP", b""))
+
+    @property
+    def coalesce(self) -> bytes | None:
+        """Its coalescing name."""
+        return self.options.get("COALESCE")
+
+    @property
+    def behind(self) -> Behind | None:
+        """Its own outcome behind a failure; None: the queue's."""
+        word = self.options.get("BEHIND")
+        return None if word is None else cast(Behind, word.decode())
 
 
 @dataclass(frozen=True, slots=True)

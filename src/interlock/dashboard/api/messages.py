@@ -15,7 +15,7 @@ from interlock.dashboard.api import payload
 from interlock.dashboard.api.call import Call, Route
 from interlock.dashboard.paths import message_id
 from interlock.dashboard.refusal import Refusal
-from interlock.explanation import ExplainNode, Explanation, key_names
+from interlock.explanation import ExplainNode, Explanation, key_names, printable
 from interlock.message import State
 
 PAGE = 256
@@ -203,6 +203,10 @@ def summary(one: Stored) -> dict[str, Any]:
         "shared": key_names(one.shared),
         "priority": one.priority,
         "barrier": "BARRIER" in one.options,
+        "limit": [printable(name) for name in one.limit],
+        "group": None if one.group is None else printable(one.group),
+        "coalesce": None if one.coalesce is None else key_names([one.coalesce])[0],
+        "behind": one.behind,
         "put": one.id / 1e6,
         "due": None if one.due is None else one.due / 1e6,
         "error": one.error,

@@ -164,7 +164,11 @@ def _queue(operator: Operator, counts: QueueCounts, name: str) -> dict[str, Any]
 def _options(operator: Operator, name: str) -> dict[str, str]:
     """Return the declared options; empty if the user may only read."""
     try:
-        return {key.lower(): value for key, value in operator.options(name).items()}
+        # Limit names are any bytes.
+        return {
+            key.lower(): value.encode(errors="surrogateescape").decode(errors="backslashreplace")
+            for key, value in operator.options(name).items()
+        }
     except InterlockError as error:
         if of(error).status != 403:
             raise

@@ -5,7 +5,7 @@
 //! use interlock_core::queue::types::limits::{Limits, Rate, Weights};
 //!
 //! let limits = Limits::parse(b"tenant:*=2\x1fbank=4\x1fapi=10/1000000:20").unwrap();
-//! assert_eq!(limits.text(), "api=10/1000000:20\x1fbank=4\x1ftenant:*=2");
+//! assert_eq!(limits.bytes(), b"api=10/1000000:20\x1fbank=4\x1ftenant:*=2");
 //! assert_eq!([limits.most(b"bank"), limits.most(b"tenant:7")], [Some(4), Some(2)]);
 //! assert_eq!(limits.rate(b"api"), Some(Rate { interval: 100_000, tolerance: 1_900_000 }));
 //! assert_eq!((limits.most(b"banks"), limits.rate(b"bank")), (None, None));
@@ -163,12 +163,7 @@ impl<V: Value> Declared<V> {
         Declared::parse(text).or_else(|_| from.damaged(wanted))
     }
 
-    /// Returns the declaration as text: sorted by name. Bytes that are not UTF-8 are replaced.
-    pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.bytes()).into_owned()
-    }
-
-    /// Returns the declaration as bytes, for dumps and replies.
+    /// Returns the declaration as text, for dumps and replies: sorted by name. Names are any bytes.
     pub fn bytes(&self) -> Vec<u8> {
         let mut text = Vec::new();
         for (name, value) in &self.entries {
@@ -278,7 +273,8 @@ mod tests {
         let bad = [b"bank".as_slice(), b"=1", b"bank=0", b"bank=", b"bank=-1", b"bank=+1"];
         assert!(bad.iter().all(|text| Limits::parse(text).is_err()));
         assert_eq!(Limits::parse(b"a=1\x1fa=2"), Err("has a name twice"));
-        assert_eq!(Limits::parse(b"a=b=007").unwrap().text(), "a=b=7");
+        assert_eq!(Limits::parse(b"a=b=007").unwrap().bytes(), b"a=b=7");
+        assert_eq!(Limits::parse(b"\xff=1").unwrap().bytes(), b"\xff=1");
         assert!(Limits::parse(b"").unwrap().is_empty());
     }
 
@@ -291,8 +287,8 @@ mod tests {
             assert_eq!(Limits::parse(format!("a={value}").as_bytes()), wrong, "{value}");
         }
         let most = "a=1/1000000000000:1000";
-        assert_eq!(Limits::parse(most.as_bytes()).unwrap().text(), most);
-        assert_eq!(Limits::parse(b"a=03/010:01").unwrap().text(), "a=3/10:1");
+        assert_eq!(Limits::parse(most.as_bytes()).unwrap().bytes(), most.as_bytes());
+        assert_eq!(Limits::parse(b"a=03/010:01").unwrap().bytes(), b"a=3/10:1");
     }
 
     #[test]
@@ -315,7 +311,7 @@ mod tests {
             let wrong = Err("has a number that is not 1 to 1,000");
             assert_eq!(Weights::parse(format!("a={value}").as_bytes()), wrong, "{value}");
         }
-        assert_eq!(Weights::parse(b"b=01000\x1fa=1").unwrap().text(), "a=1\x1fb=1000");
+        assert_eq!(Weights::parse(b"b=01000\x1fa=1").unwrap().bytes(), b"a=1\x1fb=1000");
     }
 
     #[test]

@@ -184,7 +184,6 @@ def node_of(operator: Operator, queue: str, id: int) -> ExplainNode | None:
 
 def record(message: Stored, node: ExplainNode | None) -> dict[str, Any]:
     """Return a message for JSON."""
-    name = message.options.get("COALESCE")
     return {
         "id": message.id,
         "sequence": message.sequence,
@@ -199,12 +198,20 @@ def record(message: Stored, node: ExplainNode | None) -> dict[str, Any]:
         "keys": [show.as_json(key) for key in message.keys],
         "shared": [show.as_json(key) for key in message.shared],
         "barrier": message.options.get("BARRIER") == b"1",
-        "coalesce": None if name is None else show.as_json(name),
+        "limit": [name_json(name) for name in message.limit],
+        "group": None if message.group is None else name_json(message.group),
+        "coalesce": None if message.coalesce is None else show.as_json(message.coalesce),
         "replaced": replaced(message),
+        "behind": message.behind,
         "error": message.error,
         "failures": [failure_json(one) for one in message.failures],
         **show.payload_json(message.payload),
     }
+
+
+def name_json(name: str) -> show.Text:
+    """Return a limit name or a group for JSON."""
+    return show.as_json(name.encode(errors="surrogateescape"))
 
 
 def replaced(message: Stored) -> int:
@@ -252,9 +259,23 @@ def lines(message: Stored, node: ExplainNode | None) -> Iterator[str]:
     barrier = message.options.get("BARRIER") == b"1"
     keys = show.keys_text(message.keys, message.shared)
     yield f"    {'a barrier' if barrier else f'keys {keys}' if keys else 'no keys'}"
+    if declared := "; ".join(declarations(message)):
+        yield f"    {declared}"
     yield f"    {show.payload_text(message.payload, WIDTH)}"
     if message.error:
         yield f"    failed: {printable(message.error)}"
+
+
+def declarations(message: Stored) -> Iterator[str]:
+    """Yield the names and the outcome behind a failure that a message was put with, for people."""
+    if message.limit:
+        yield f"limits {', '.join(map(printable, message.limit))}"
+    if message.group is not None:
+        yield f"group {printable(message.group)}"
+    if message.coalesce is not None:
+        yield f"coalesces as {show.key_text(message.coalesce)}"
+    if message.behind is not None:
+        yield f"behind a failure: {message.behind}"
 
 
 BAR = 40

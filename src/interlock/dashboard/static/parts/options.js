@@ -7,8 +7,8 @@ const BOUNDS = new Set(["maxsize", "maxbytes"]);
 
 /** The value of an option: durations are in µs, factors in thousandths, 0 means no bound. */
 export function optionText(name, value) {
-  // Entries NAME=N, with a character between them that nobody sees.
-  if (name === "limits") return value.split("\x1f").join(", ") || "none";
+  // Entries NAME=N, or NAME=N/µs:BURST, with a character between them that nobody sees.
+  if (name === "limits" || name === "weights") return value.split("\x1f").map((entry) => entry.replace(/\/(\d+):(\d+)$/, (_, per, burst) => `/${lasting(per / 1e6)}:${burst}`)).join(", ") || (name === "limits" ? "none" : "1 each");
   if (!/^\d+$/.test(value)) return value;
   const number = Number(value);
   if (BOUNDS.has(name) && number === 0) return "no bound";

@@ -69,7 +69,7 @@ export function message(context) {
     if (text !== stamp) {
       stamp = text;
       show(parts.facts, pairs([
-        ["Task", one.task ? h("code", {}, one.task) : null], ["Keys", keyChips(queue, one.keys, one.shared, 40)], ["Attempt", String(one.attempt)],
+        ["Task", one.task ? h("code", {}, one.task) : null], ["Keys", keyChips(queue, one.keys, one.shared, 40)], ["Limits", one.limit.join(", ") || null], ["Group", one.group], ["Coalesces as", one.coalesce], ["Behind a failure", one.behind], ["Attempt", String(one.attempt)],
         ["Priority", one.priority ? String(one.priority) : null], ["Barrier", one.barrier ? "runs alone" : null],
         ["Put", h("span", {}, ago(one.put), h("small", {}, ` ${iso(one.put)}`))], [one.state === "dead" ? "Died" : "Due", one.due ? h("span", {}, ago(one.due), h("small", {}, ` ${iso(one.due)}`)) : null],
         ["Size", bytes(one.size)],

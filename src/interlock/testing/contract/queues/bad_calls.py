@@ -418,9 +418,11 @@ async def a_wrong_rate_is_refused_with_the_reason(t: Trial) -> None:
     for unusable in beyond:
         with raises(ValueError, "Rate()"):
             Rate(*unusable)
-    for name, kind in ((5, TypeError), ("", ValueError), ("a\x1fb", ValueError)):
-        with raises(kind, "RetryAfter(): limit"):
-            RetryAfter(1, limit=name)  # type: ignore[arg-type]
+    for name in ("", "a\x1fb", "\ud800", "x" * 1_025):
+        with raises(ValueError, "RetryAfter(): limit"):
+            RetryAfter(1, limit=name)
+    with raises(TypeError, "RetryAfter(): limit"):
+        RetryAfter(1, limit=5)  # type: ignore[arg-type]
 
 
 @clause(BAD_CALL)
@@ -473,6 +475,7 @@ async def wrong_limits_are_refused_with_the_reason(t: Trial) -> None:
         ({"bank": -1}, ValueError),
         ({"": 1}, ValueError),
         ({"a\x1fb": 1}, ValueError),
+        ({"\ud800": 1}, ValueError),
         ({"bank": (10, 1)}, TypeError),
     ):
         with raises(kind, "limits"):

@@ -273,6 +273,19 @@ async def a_message_that_was_passed_64_times_gets_the_next_slots(t: Trial) -> No
 
 
 @clause(26)
+async def a_keeper_keeps_its_slots_until_its_kind_is_asked_for(t: Trial) -> None:
+    q = t.queue(limits={"a": 1, "b": 1})
+    id, leases = await _passed(q, 64)
+    for lease in leases:
+        await lease.ack()
+    assert await q.ready(kind="unkeyed") == []
+    waits = await q.put(limit="a")
+    (full,) = (await q.explain(waits)).nodes[0].limits
+    assert (full.name, full.leased, full.keeper) == ("a", 0, id)
+    assert [lease.payload for lease in await q.ready(kind="keyed")] == ["both"]
+
+
+@clause(26)
 async def a_cancelled_keeper_releases_what_it_keeps(t: Trial) -> None:
     q = t.queue(limits={"a": 1, "b": 1})
     id, (a, _) = await _passed(q, 64)
@@ -311,6 +324,14 @@ async def a_lower_limit_takes_back_what_a_keeper_keeps(t: Trial) -> None:
     assert await q.payloads() == ["b"], "one of a is leased"
     await held.ack()
     assert held.payload == "a"
+
+
+@clause(26)
+async def a_listed_message_has_its_names_sorted_and_each_once(t: Trial) -> None:
+    q = t.queue(limits={"bank": 1})
+    await q.put(limit=["bank", "api", "bank"])
+    await q.put()
+    assert [one.limit for one in await q.messages()] == [("api", "bank"), ()]
 
 
 @clause(26)

@@ -381,3 +381,11 @@ async def handlers_of_groups_run_in_turns(t: Trial) -> None:
     await _put(q, *[f"a{n}" for n in range(20)], "b1", "b2")
     await t.handle_all(q, handler)
     assert len(ended) == 22 and ended.index("b2") <= 4
+
+
+@clause(28)
+async def a_listed_message_has_its_group(t: Trial) -> None:
+    q = t.queue()
+    await q.put(group="acme")
+    await q.put()
+    assert [one.group for one in await q.messages()] == ["acme", None]

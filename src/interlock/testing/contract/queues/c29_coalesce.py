@@ -472,3 +472,11 @@ async def stats_count_replacements(t: Trial) -> None:
         await q.put(n, coalesce="a")
     stats = await q.stats()
     assert (stats.puts, stats.coalesced, stats.unsettled) == (1, 3, 1)
+
+
+@clause(29)
+async def a_listed_message_has_its_coalescing_name(t: Trial) -> None:
+    q = t.queue()
+    await q.put(coalesce="a", keys="b")
+    await q.put(keys="b")
+    assert [one.coalesce for one in await q.messages()] == [b"a", None]

@@ -470,3 +470,11 @@ async def a_message_that_waits_for_a_limit_is_parked(t: Trial) -> None:
     assert await q.handle() == ["next"]
     await q.resume("a")
     assert await q.handle() == ["parked"]
+
+
+@clause(31)
+async def a_listed_message_has_its_own_outcome(t: Trial) -> None:
+    q = t.queue(behind="park")
+    await q.put(keys="a", behind="cancel")
+    await q.put(keys="a")
+    assert [one.behind for one in await q.messages()] == ["cancel", None]
