@@ -120,6 +120,43 @@ def _slow_lease(queue: str, id: int, consumer: int, held: float, explained: Any)
     )
 
 
+def _parked(queue: str, count: int, key: bytes, waited: float | None, behind: int | None) -> None:
+    log.warning(
+        "queue %r: %d message%s parked; on the key %s%s, %s",
+        queue,
+        count,
+        "" if count == 1 else "s",
+        key_text(key),
+        "" if waited is None else f" for {waited:.1f} s",
+        "which is paused" if behind is None else f"behind message {behind}",
+        extra={
+            "queue": queue,
+            "parked": count,
+            "keys": key_names([key]),
+            **({} if waited is None else {"waited": waited}),
+            **({} if behind is None else {"id": behind}),
+        },
+    )
+
+
+def _swept(queue: str, key: bytes, behind: int, buried: int, cancelled: int) -> None:
+    log.warning(
+        "queue %r: behind message %d on the key %s, %d became dead letters and %d were cancelled",
+        queue,
+        behind,
+        key_text(key),
+        buried,
+        cancelled,
+        extra={
+            "queue": queue,
+            "id": behind,
+            "keys": key_names([key]),
+            "buried": buried,
+            "cancelled": cancelled,
+        },
+    )
+
+
 def _drawn(explained: Any) -> Any:
     """Return an explanation, of the core or of an engine, as it is drawn.
 
@@ -191,6 +228,8 @@ _REPORTS: dict[str, Callable[..., None]] = {
     "more_lanes": _more_lanes,
     "slow_wait": _slow_wait,
     "slow_lease": _slow_lease,
+    "parked": _parked,
+    "swept": _swept,
     "failed": _failed,
     "ended": _ended,
     "handled": log_handled,

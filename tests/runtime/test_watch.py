@@ -468,3 +468,42 @@ def test_an_explanation_names_the_handling_thread() -> None:
         (node,) = q.explain(1).nodes
         assert node.consumer == "orders-<lambda>-0"
         go_on.set()
+
+
+HOLD = Retry(attempts=1, then="hold")
+
+
+def test_parked_messages_are_logged_with_their_key_and_again_after_doubling(log: Log) -> None:
+    clock = ManualClock()
+    q = quiet(clock=clock, warn_depth=1000, behind="park", retry=HOLD)
+    stuck = q.put("stuck", keys="a")
+    lease = q.get()
+    q.put("behind", keys=["a", "b"])
+    lease.nack()
+    on = f"on the key a for %.1f s, behind message {stuck}"
+    assert log.take()[1:] == ["queue 'orders': 1 message parked; " + on % 0]
+    clock.advance(2)
+    q.put("second", keys="a")
+    q.put("third", keys="a")
+    assert log.take() == ["queue 'orders': 2 messages parked; " + on % 2]
+    q.skip(stuck)
+    clock.advance(2)
+    q.pause("a")
+    assert log.take() == [
+        "queue 'orders': 3 messages parked; on the key a for 0.0 s, which is paused"
+    ]
+
+
+def test_messages_that_go_with_a_held_one_are_logged_in_one_line(log: Log) -> None:
+    q = quiet(warn_depth=1000, behind="bury", retry=HOLD)
+    stuck = q.put("stuck", keys="a")
+    lease = q.get()
+    q.put_many(range(3), keys="a")
+    q.put_many(range(2), keys="a", behind="cancel")
+    lease.nack()
+    (line,) = (record for record in log.records if hasattr(record, "buried"))
+    assert line.levelno == logging.WARNING
+    assert line.getMessage() == (
+        f"queue 'orders': behind message {stuck} on the key a, 3 became dead letters and 2 were "
+        "cancelled"
+    )

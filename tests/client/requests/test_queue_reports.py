@@ -90,6 +90,25 @@ def test_readers_of_a_key_are_not_said_to_be_serialised_by_it(client: Client, he
     assert not any("serialised" in line for line in heard.lines)
 
 
+def test_messages_parked_behind_a_held_one_are_said(client: Client, heard: Heard) -> None:
+    hold = Retry(attempts=1, then="hold")
+    queue = client.queue(uuid.uuid4().hex, behind="park", retry=hold)
+    stuck = queue.put("stuck", keys="k")
+    lease = queue.get()
+    queue.put_many(["a", "b"], keys=["k", "l"])
+    lease.nack()
+    line = heard.wait("2 messages parked; on the key k for ")
+    assert line.startswith(f"queue {queue.name!r}: ")
+    assert line.endswith(f" s, behind message {stuck}")
+
+
+def test_messages_parked_under_a_paused_key_are_said(client: Client, heard: Heard) -> None:
+    queue = client.queue(uuid.uuid4().hex, behind="park", slow_wait=0.2)
+    queue.pause("k")
+    queue.put("waits", keys="k")
+    heard.wait("1 message parked; on the key k, which is paused")
+
+
 def test_nothing_is_looked_at_where_nothing_was_put(client: Client) -> None:
     queue = client.queue(uuid.uuid4().hex)
     queue.stats()

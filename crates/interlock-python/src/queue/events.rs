@@ -95,6 +95,13 @@ impl Queue {
             Event::SlowLease { id, consumer, held } => {
                 ("slow_lease", id, consumer, seconds(held), explain(id)?).into_pyobject(py)
             }
+            Event::Parked { count, key, waited, behind } => {
+                let key = PyBytes::new(py, &key);
+                ("parked", count, key, seconds(waited), behind).into_pyobject(py)
+            }
+            Event::Swept { key, behind, buried, cancelled } => {
+                ("swept", PyBytes::new(py, &key), behind, buried, cancelled).into_pyobject(py)
+            }
             Event::Failed { id, attempt, failed, error } => {
                 ("failed", id, attempt, failed_to_python(failed), error).into_pyobject(py)
             }

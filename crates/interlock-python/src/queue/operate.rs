@@ -241,7 +241,9 @@ impl Queue {
         self.check_fork(py);
         let key = key.map(|k| convert::key(k, || "pause(): key".into())).transpose()?;
         let key = key.as_ref().map(|key| KeyRef::new(key.as_bytes()));
-        Ok(self.core.call(|scheduler, now| scheduler.pause(now, key)))
+        let paused = self.core.call(|scheduler, now| scheduler.pause(now, key));
+        self.say(py)?;
+        Ok(paused)
     }
 
     /// Undoes a pause. Returns false without one.

@@ -205,11 +205,19 @@ class LeaseRenewer:
     def noted(self, watch: Watch, id: int) -> None:
         """Note that a message was put into a watched queue."""
         if watch.noted(id):
-            self._watches[id] = watch
-            due = watch.due
-            if self._next is None or (due is not None and due < self._next):
-                self._next = due
-                self._ring()
+            self._awaits(watch)
+
+    def held(self, watch: Watch) -> None:
+        """Note that a message of a watched queue is held."""
+        if watch.held():
+            self._awaits(watch)
+
+    def _awaits(self, watch: Watch) -> None:
+        self._watches[id(watch)] = watch
+        due = watch.due
+        if self._next is None or (due is not None and due < self._next):
+            self._next = due
+            self._ring()
 
     def lose(self, queue: str, id: int, token: int | None = None) -> Grant | None:
         """Note that the leases of a message with other tokens than this one are lost. Return one

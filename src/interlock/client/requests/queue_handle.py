@@ -185,7 +185,10 @@ class Handle(Puts):
                 last, leased = yield from wire.take(
                     engine, session, key, call, settlements, lease, seconds, sleep
                 )
-                answers += last
+                if last:
+                    answers += last
+                    if wire.HELD in last:
+                        session.renewer.held(self.watch)
                 if leased.count:
                     return answers, leased
                 if leased.sealed and not settlements:
@@ -310,7 +313,10 @@ class Handle(Puts):
             return []
         if self.declaration.is_pending:
             yield from self.declaration.made(self.engine, session, self.key)
-        return (yield from wire.settle(self.engine, session, self.key, settlements))
+        answers = yield from wire.settle(self.engine, session, self.key, settlements)
+        if wire.HELD in answers:
+            session.renewer.held(self.watch)
+        return answers
 
     def settled(
         self, session: Session[Any], settlements: Sequence[wire.Settlement]

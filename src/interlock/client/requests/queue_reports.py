@@ -7,7 +7,8 @@ gone.
 
 A blocked key blocks all its messages, so one of them is enough. A check costs one il1_stats, one
 il1_explain for each id kept and, if the queue is deep, one il1_hot and, if nearly all messages
-share a key, an il1_scan of some. Without puts there are no checks.
+share a key, an il1_scan of some; if twice as many messages are parked as before, an il1_roots and
+an il1_peek. Without puts, and messages that are held, there are no checks.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Watch:
         self._warn_lane_depth = warn_lane_depth
         self._depth_told = 0
         self._lanes_told: dict[bytes, int] = {}
+        self._parked_told = 0
         self._put: collections.deque[tuple[int, float]] = collections.deque(maxlen=8)
         self._every = min(slow_wait / 4, LONGEST) if slow_wait else LONGEST
         self.next_put = self._next_kept = 0.0
@@ -70,12 +72,24 @@ class Watch:
         self.due = now + self._every
         return True
 
+    def held(self) -> bool:
+        """Note that a message is held: others may be parked behind it.
+
+        Return whether this made a check due, or due earlier.
+        """
+        due = time.monotonic() + _SOON
+        if self.next_put == math.inf or (self.due is not None and self.due <= due):
+            return False
+        self.due = due
+        return True
+
     def look(self, session: Session[Any]) -> Request[None]:
         """Report what the check finds."""
         self.due = None
         events: list[tuple[Any, ...]] = []
         counted = yield from self._operations.stats(session)
         yield from self._depths(session, counted["unsettled"], events)
+        yield from self._parked(session, counted, events)
         now = time.monotonic()
         while self._put and self.slow_wait and now - self._put[0][1] >= self.slow_wait:
             id, _ = self._put.popleft()
@@ -112,6 +126,26 @@ class Watch:
             if deep and len(self._lanes_told) < _LANES:
                 self._lanes_told[key] = stand
                 events.append(("lane_depth", key, stand))
+
+    def _parked(
+        self, session: Session[Any], counted: dict[str, int], events: list[tuple[Any, ...]]
+    ) -> Request[None]:
+        # An older library does not count them.
+        parked = counted.get("parked", 0)
+        if not parked or parked < 2 * self._parked_told:
+            self._parked_told = self._parked_told if parked else 0
+            return
+        found = yield from wire.found_roots(self._operations.on(session), _ROOTS, LONGEST)
+        for root in found.roots:
+            if root.kind in ("held", "paused") and root.depth and root.key is not None:
+                self._parked_told = parked
+                one = None
+                if root.id is not None:
+                    one = yield from wire.peek(self._operations.on(session), root.id)
+                failed = one.failures[0].time if one and one.failures else None
+                waited = None if failed is None else max(counted["time"] - failed, 0) / 1e6
+                events.append(("parked", parked, root.key, waited, root.id))
+                return
 
     def _held_alone(self, session: Session[Any], keys: Sequence[bytes]) -> Request[bytes | None]:
         """Return the one of these keys that nearly all messages hold exclusively, from a sample.
@@ -163,5 +197,9 @@ _SAMPLED = 16
 """Number of messages sampled to judge how a key is held."""
 _PAGES = 8
 """Maximum number of calls for them: a server's scan step covers other fields too."""
+_SOON = 1.0
+"""Seconds from a message that is held to the check."""
+_ROOTS = 16
+"""Maximum number of roots among which the one is searched behind which messages are parked."""
 _LANES = 100
 """Maximum number of keys that are named until the queue is no longer deep."""

@@ -118,12 +118,17 @@ def explain(
 
 def roots(call: Call, limit: int, slow_wait: float, walk: int) -> Request[Roots]:
     """Return what blocks other messages, and how many wait for it."""
-    told = roots_found((yield from call("roots", micros(slow_wait), min(limit, MAX_BATCH))))
+    told = yield from found_roots(call, limit, slow_wait)
     counts = []
     for root in told.roots:
         counts.append((yield from count_blocked(call, walk, *root.named())))
     total = (yield from count_blocked(call, walk, *told.named())) if counts else (0, True)
     return told.counted(counts, total)
+
+
+def found_roots(call: Call, limit: int, slow_wait: float) -> Request[Found]:
+    """Return what blocks other messages, without counting those that wait for each."""
+    return roots_found((yield from call("roots", micros(slow_wait), min(limit, MAX_BATCH))))
 
 
 def count_blocked(

@@ -474,12 +474,12 @@ _SURELY = MAX_CALL // (2 * MAX_PAYLOAD)
 ID, SEQUENCE, ATTEMPT, PAYLOAD, EXCLUSIVE, SHARED = range(6)
 """Number of parts of a message in the reply of a lease before its keys."""
 FIELDS = 6
-ACKED, LOST = b"ACKED", b"LEASELOST"
+ACKED, LOST, HELD = b"ACKED", b"LEASELOST", b"HELD"
 _ANSWERS = {
     ACKED: "acked",
     b"RETRIED": "retried",
     b"DEAD": "dead",
-    b"HELD": "held",
+    HELD: "held",
     b"RELEASED": "released",
     b"DROPPED": "dropped",
     LOST: "lost",

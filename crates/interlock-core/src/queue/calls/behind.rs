@@ -20,9 +20,11 @@
 //! assert_eq!(scheduler.seen(both).unwrap().state, State::Waiting);
 //! ```
 
+mod notes;
 mod room;
 
 use crate::key::{Key, KeyRef};
+pub(in crate::queue) use crate::queue::calls::behind::notes::Unsaid;
 use crate::queue::calls::lease::Failed;
 use crate::queue::parts::delays::DelayedKeys;
 use crate::queue::parts::feed::Change;
@@ -145,6 +147,7 @@ impl<P> Scheduler<P> {
         let keys = DelayedKeys { keys: names(put.keys), shared: names(put.shared) };
         // Nothing that it would take from the budget: it is in no lane.
         self.come(at, keys, Change::Put, false, &mut { Budget::ONE_CALL });
+        self.note_behind();
     }
 
     #[cold]
@@ -205,7 +208,8 @@ impl<P> Scheduler<P> {
                     self.parked.list(at, key, size);
                 } else {
                     let sequence = self.records.sequence(at);
-                    self.parked.enter(at, key, sequence, self.now, size);
+                    self.parked.enter(at, key.clone(), sequence, self.now, size);
+                    self.watch_parked(&key);
                     self.note(Change::Parked, at, 0);
                 }
             }
@@ -215,6 +219,7 @@ impl<P> Scheduler<P> {
 
     /// It is buried or cancelled, as its value says, with a message that is held.
     fn go_with(&mut self, at: u32, held: u32, budget: &mut Budget) {
+        self.watch_gone(at, held, self.behind_of(at));
         let text = format!("behind message {}", self.records[held].id);
         if self.behind_of(at) == Behind::Cancel {
             let id = self.records[at].id;
@@ -266,7 +271,8 @@ impl<P> Scheduler<P> {
         }
         self.parked.take_keys(at, keys);
         let size = self.payload_size(at);
-        self.parked.enter(at, key, sequence, self.now, size);
+        self.parked.enter(at, key.clone(), sequence, self.now, size);
+        self.watch_parked(&key);
         self.note(Change::Parked, at, 0);
     }
 
@@ -441,6 +447,7 @@ impl<P> Scheduler<P> {
                 break;
             }
         }
+        self.note_behind();
         if self.parked.has_moves() {
             self.earliest_due = 0;
         }

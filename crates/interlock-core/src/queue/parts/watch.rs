@@ -17,6 +17,7 @@
 //! assert!(queue.take_events().iter().any(depth));
 //! ```
 
+use crate::queue::calls::behind::Unsaid;
 use crate::queue::calls::lease::Failed;
 use crate::queue::parts::lane::Lanes;
 use crate::queue::parts::leases::Lease;
@@ -63,6 +64,22 @@ pub enum Event {
         id: u64,
         consumer: u64,
         held: u64,
+    },
+    /// So many messages are parked, some of them under this key, behind a message that is held; `None`: the key is
+    /// paused.
+    Parked {
+        count: u64,
+        key: Vec<u8>,
+        /// µs since the first of those under the key was parked.
+        waited: u64,
+        behind: Option<u64>,
+    },
+    /// Messages went with one that is held, the last of them on this key.
+    Swept {
+        key: Vec<u8>,
+        behind: u64,
+        buried: u64,
+        cancelled: u64,
     },
     /// An attempt failed.
     Failed {
@@ -113,6 +130,7 @@ pub struct Watch {
     placed_late: std::collections::VecDeque<(Time, u64)>,
     /// True if each acknowledged message is to be noted.
     pub wants_handled: bool,
+    pub(in crate::queue) unsaid: Unsaid,
 }
 
 /// Most notes about deep lanes in a second: a burst on a thousand keys is logged in a line, not in
@@ -125,7 +143,7 @@ const SAMPLED_OF_A_LANE: u32 = 1000;
 const SAMPLED: u32 = 10_000;
 
 /// Shortest time between two looks, µs.
-const PAUSE: Time = 1_000_000;
+pub const PAUSE: Time = 1_000_000;
 
 impl Watch {
     pub fn new(limits: Limits) -> Self {
@@ -146,6 +164,7 @@ impl Watch {
             more_lanes: 0,
             placed_late: Default::default(),
             wants_handled: false,
+            unsaid: Unsaid::default(),
         }
     }
 
@@ -181,11 +200,21 @@ impl Watch {
         self.next_look
     }
 
+    /// Returns whether events are read: not of a queue without warnings.
+    #[inline]
+    pub(in crate::queue) fn is_on(&self) -> bool {
+        self.limits.depth > 0 || self.limits.slow_wait > 0 || self.limits.lane_depth > 0
+    }
+
     pub(in crate::queue) fn push(&mut self, event: Event) {
-        // Events of a queue without warnings are never read.
-        if self.limits.depth > 0 || self.limits.slow_wait > 0 || self.limits.lane_depth > 0 {
+        if self.is_on() {
             self.events.push(event);
         }
+    }
+
+    /// Asks for a look at this time at the latest.
+    pub(in crate::queue) fn look_at(&mut self, time: Time) {
+        self.next_look = self.next_look.min(time);
     }
 
     /// Notes a new message. Returns whether there was something to say, or a time to look at was set.
@@ -301,11 +330,20 @@ impl Watch {
 }
 
 impl<P> Scheduler<P> {
-    /// Looks for messages that have waited, and leases that have been held, too long.
+    /// Looks for messages that have waited, and leases that have been held, too long; notes what happened behind
+    /// failures.
     pub(in crate::queue) fn look(&mut self, now: Time) {
+        if now >= self.watch.next_look {
+            self.watch.next_look = self.look_at_slow(now);
+            self.note_behind();
+        }
+    }
+
+    /// Returns the time of the next look.
+    fn look_at_slow(&mut self, now: Time) -> Time {
         let slow = self.watch.limits.slow_wait;
-        if slow == 0 || now < self.watch.next_look {
-            return;
+        if slow == 0 {
+            return Time::MAX;
         }
         if now >= self.watch.next_leases {
             // All leases are gone through, so not at each look.
@@ -365,14 +403,14 @@ impl<P> Scheduler<P> {
         if self.watch.slow.is_some() {
             next = next.min(self.watch.next_note);
         }
-        self.watch.next_look = match next {
+        match next {
             // The next call, or the watcher, continues: however much is put, it does not lag for
             // long.
             _ if unfinished => now,
             Time::MAX if self.counts.unsettled() == 0 => Time::MAX,
             Time::MAX => now + slow,
             next => next.max(now + PAUSE),
-        };
+        }
     }
 
     /// Returns the time at which the next lease will have been held too long.
