@@ -46,6 +46,8 @@ QUEUE_NAMES = (
      ("queue", "and those of [`il1_stats`](engine-wire.md#reading) except time; in seconds",
       "oldest_ready", "oldest_waiting")),
     ("`hot`", "key", ("key", "depth")),
+    ("`limits`", "limit name",
+     ("name", "most", "interval", "burst", "leased", "waiting", "keeper", "next_in", "closed_for")),
     ("`peek`", "message",
      ("id", "sequence", "state", "attempt", "priority", "age", "consumer", "held_for", "lease_left",
       "due_in", "keys", "shared", "barrier", "limit", "group", "coalesce", "replaced", "behind",

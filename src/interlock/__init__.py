@@ -72,7 +72,14 @@ if TYPE_CHECKING:
         WouldDeadlock,
     )
     from interlock.executor import Future, KeyedExecutor
-    from interlock.explanation import Blocker, ExplainNode, Explanation, FullLimit, Turn
+    from interlock.explanation import (
+        Blocker,
+        ExplainNode,
+        Explanation,
+        FullLimit,
+        LimitUse,
+        Turn,
+    )
     from interlock.hub.serve.server import Hub
     from interlock.message import (
         AsyncLease,
@@ -153,6 +160,7 @@ __all__ = [
     "Lease",
     "LeaseBatch",
     "LeaseLost",
+    "LimitUse",
     "Max",
     "Message",
     "Middleware",
@@ -260,6 +268,7 @@ _LOADED_WHEN_ASKED_FOR = {
     "Leader": "interlock.client.faces.leader",
     "Lease": "interlock.message",
     "LeaseBatch": "interlock.message",
+    "LimitUse": "interlock.explanation",
     "LeaseLost": "interlock.errors",
     "Max": "interlock.table.merge",
     "Message": "interlock.message",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Blocker", "ExplainNode", "Explanation", "FullLimit", "Parked", "Turn"]
+__all__ = ["Blocker", "ExplainNode", "Explanation", "FullLimit", "LimitUse", "Parked", "Turn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,60 @@ class FullLimit:
     """Seconds until its rate, or its closing, lets the message pass."""
     holders: tuple[int, ...]
     """Ids of the leased messages with the name, if it is full."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitUse:
+    """A limit name: what is used of it, and how many messages wait for it (clauses 26 and 27).
+
+    Times are in seconds.
+    """
+
+    name: str
+    """Bytes that are not UTF-8 are escaped."""
+    most: int | None
+    """Number of messages with the name that may be leased at once. ``None``: any number."""
+    interval: float | None
+    """Time that one grant takes from its rate. ``None``: it has no rate."""
+    burst: int | None
+    """Grants of its rate at once, after a pause."""
+    leased: int
+    """Leased messages with the name."""
+    waiting: int
+    """Messages that wait for it, without its keeper; one with several names waits for one."""
+    keeper: int | None
+    """Id of the message that gets the next slots of all of its names (clause 26)."""
+    next_in: float | None
+    """Time until its rate allows a grant; 0: now. ``None``: it has no rate, or its one grant is
+    the keeper's."""
+    closed_for: float
+    """Time for which a handler has closed it (clause 27); 0: it is open."""
+
+    @classmethod
+    def of(
+        cls,
+        name: bytes,
+        most: int | None,
+        interval: int | None,
+        burst: int | None,
+        leased: int,
+        waiting: int,
+        keeper: int | None,
+        next_in: int | None,
+        closed_for: int | None,
+    ) -> LimitUse:
+        """Return one from the answer of an engine, with times in µs."""
+        return cls(
+            name.decode(errors="backslashreplace"),
+            most,
+            None if interval is None else interval / 1e6,
+            burst,
+            leased,
+            waiting,
+            keeper,
+            None if next_in is None else next_in / 1e6,
+            (closed_for or 0) / 1e6,
+        )
 
 
 @dataclass(frozen=True, slots=True)

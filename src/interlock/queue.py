@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 from interlock import _core, roots, watch
 from interlock.consumer import Consumer, consume
 from interlock.errors import NotDrained
-from interlock.explanation import Explanation, from_native
+from interlock.explanation import Explanation, LimitUse, from_native
 from interlock.message import (
     DeadLetter,
     HotKey,
@@ -431,6 +431,14 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
     def hot_keys(self, n: int = 10) -> list[HotKey]:
         """Return the ``n`` keys with the most unsettled messages, deepest first."""
         return [HotKey(key, depth) for key, depth in self._hot_keys(n)]
+
+    def limits(self, n: int = 100) -> list[LimitUse]:
+        """Return what is used of limit names, and how many messages wait for each.
+
+        They are those that messages wait for, of more than 1,000 the first by their bytes, and
+        those declared without ``*``: the ``n`` with most waiting messages.
+        """
+        return [LimitUse.of(*one) for one in self._limits(n)]
 
     def join(self, timeout: Seconds | None = None) -> None:
         """Wait until every message is settled.

@@ -129,6 +129,7 @@ RECORDS = [
     "Blocker",
     "Stats",
     "HotKey",
+    "LimitUse",
     "DeadLetter",
     "Message",
     "QueuedMessage",

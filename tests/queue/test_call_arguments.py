@@ -19,6 +19,7 @@ CALLS: dict[str, tuple[dict[str, Any], str, set[str]]] = {
     "messages, after": ({}, "after", ID | {"None"}),
     "dead_letters": ({}, "limit", NUMBER),
     "hot_keys": ({}, "n", NUMBER),
+    "limits": ({}, "n", NUMBER),
     "cancel": ({}, "id", ID),
     "revoke": ({}, "id", ID),
     "revoke, then": ({"id": 1}, "then", set()),

@@ -19,6 +19,7 @@ OF_ONE_FACE = {
     "discard",
     "explain",
     "hot_keys",
+    "limits",
     "maxbytes",
     "messages",
     "name",

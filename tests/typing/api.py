@@ -19,6 +19,7 @@ from interlock import (
     DeadLetter,
     Explanation,
     HotKey,
+    LimitUse,
     Hub,
     KeyedExecutor,
     KeyedQueue,
@@ -97,6 +98,7 @@ def queues() -> None:
     assert_type(queue.explain(key="ada").nodes[0].blocked[0].holders, tuple[int, ...])
     assert_type(queue.dead_letters(key="ada"), list[DeadLetter[Order]])
     assert_type(queue.hot_keys(3), list[HotKey])
+    assert_type(queue.limits(3), list[LimitUse])
     assert_type(queue.stats(), Stats)
     assert_type(queue.revoke(1, then="dead"), bool)
     assert_type(queue.shutdown(immediate=True), list[Message[Order]])

@@ -32,6 +32,9 @@ pub const MAX_NAMED_BYTES: usize = 1_048_576;
 /// Messages, leases and paused keys that one call examines to find what blocks others.
 pub const MAX_ROOTS: usize = 1000;
 
+/// Limit names with waiting messages among which one call finds those with most.
+pub const MAX_AWAITED: usize = 1000;
+
 /// Places in lanes that one call examines to count them.
 pub const MAX_PLACES: usize = 10_000;
 

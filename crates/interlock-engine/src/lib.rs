@@ -545,6 +545,7 @@ impl Queue {
             | Function::Paused
             | Function::DeadLetters
             | Function::Hot
+            | Function::Limits
             | Function::Explain
             | Function::Roots
             | Function::Blocked => return self.read(function, args, cx, out),

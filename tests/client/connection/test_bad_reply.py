@@ -49,6 +49,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "full": lambda queue: queue.full(),
     "explain": lambda queue: queue.explain(ID),
     "hot_keys": lambda queue: queue.hot_keys(),
+    "limits": lambda queue: queue.limits(),
     "dead_letters": lambda queue: queue.dead_letters(1),
     "join": lambda queue: queue.join(0),
     "result": lambda queue: queue.result(ID, 0),

@@ -6,6 +6,7 @@ What is leased and kept is counted anew at each question; what rates have grante
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from dataclasses import dataclass
 
 from tests.engine.naive.model import BETWEEN, LEASED, QUEUED, WIRE, Entry, Model, Refused
@@ -15,6 +16,7 @@ PASSES = 64
 
 NEVER = float("inf")
 MOST_SPAN = WIRE.limits["MAX_SPAN"].of("redis")
+AWAITED = WIRE.limits["MAX_AWAITED"].of("redis")
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,30 @@ class LimitedModel(Model):
         if entry.state != QUEUED or self.blocked(entry):
             return []
         return [n for n in entry.names if self.lacks_slot(n, entry) or self.is_shut(n, entry)]
+
+    def limits_used(self, count: int) -> list[str]:
+        waiting = Counter(e.waits_for for e in self.line if e.waits_for and e.slots is None)
+        kept = {name for e in self.line if e.slots is not None for name in e.names}
+        awaited = sorted({*waiting, *kept})
+        entries = filter(None, self.options["LIMITS"].split(BETWEEN))
+        declared = {entry.rpartition("=")[0] for entry in entries}
+        names = {*awaited[:AWAITED], *(name for name in declared if not name.endswith("*"))}
+        reply = [str(len(awaited))]
+        for name in sorted(names, key=lambda name: (-waiting[name], name))[:count]:
+            most, rate, keeper = self.most(name), self.rate(name), self.keeper(name)
+            reply += [name, "" if most == NEVER else str(most)]
+            reply += [str(rate.interval), str(rate.burst)] if rate else ["", ""]
+            reply += [str(len(self.leased_with(name))), str(waiting[name])]
+            reply.append(str(keeper.id) if keeper else "")
+            reply.append(self.next_grant(name, rate) if rate else "")
+            closed = self.closed.get(name, 0) - self.now
+            reply.append(str(closed) if closed > 0 else "")
+        return reply
+
+    def next_grant(self, name: str, rate: Rate) -> str:
+        free = rate.burst - 1 - (self.slot_kept(name) is not None)
+        opens = self.used.get(name, 0) - free * rate.interval
+        return "" if free < 0 else str(max(opens - self.now, 0))
 
     def lacks_slot(self, name: str, entry: Entry) -> bool:
         return self.free_slots(name) < 1 and self.slot_kept(name) is not entry

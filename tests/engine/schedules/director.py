@@ -381,6 +381,7 @@ class Director:
             delayed = [part for one in model.scan_delayed(key) for part in one]
             self._call("scan", ["0", "1000", "delayed", key], ["0", *delayed])
             self._call("hot", ["0"], ["0", *[part for one in model.hot() for part in one]])
+            self._call("limits", [most], model.limits_used(int(most)))
             self._call("scan", ["0", most, "dead"], model.scan_dead(limit))
             self._call("scan", ["0", most, "newest"], model.scan_dead(limit, newest=True))
             if model.dead:

@@ -4,6 +4,7 @@
 mod carry;
 mod explain;
 pub(super) mod lease;
+mod limits;
 mod operate;
 pub(super) mod put;
 pub(super) mod read;

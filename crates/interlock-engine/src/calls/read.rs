@@ -8,6 +8,7 @@ use interlock_core::queue::types::{State, Time};
 
 use crate::calls::carry;
 use crate::calls::explain;
+use crate::calls::limits;
 use crate::calls::operate::key;
 use crate::calls::put::options::Given;
 use crate::calls::roots;
@@ -66,6 +67,7 @@ impl Queue {
                 from.end()?;
                 self.hot(cursor, out);
             }
+            Function::Limits => limits::call(self, &mut from, cx.now, out)?,
             Function::Roots => roots::roots(self, &mut from, cx.now, out)?,
             Function::Blocked => roots::blocked(self, &mut from, out)?,
             Function::Explain => explain::call(self, &mut from, cx.now, out)?,

@@ -74,6 +74,8 @@ pub enum Function {
     DeadLetters,
     /// `il1_hot CURSOR`.
     Hot,
+    /// `il1_limits COUNT`.
+    Limits,
     /// `il1_explain BY WHAT LIMIT`.
     Explain,
     /// `il1_roots DURATION COUNT`.
@@ -125,6 +127,7 @@ impl Function {
         Function::Paused,
         Function::DeadLetters,
         Function::Hot,
+        Function::Limits,
         Function::Explain,
         Function::Roots,
         Function::Blocked,
@@ -168,6 +171,7 @@ impl Function {
             Function::Paused => "paused",
             Function::DeadLetters => "dead_letters",
             Function::Hot => "hot",
+            Function::Limits => "limits",
             Function::Explain => "explain",
             Function::Roots => "roots",
             Function::Blocked => "blocked",
@@ -212,6 +216,7 @@ impl Function {
             b"paused" => Function::Paused,
             b"dead_letters" => Function::DeadLetters,
             b"hot" => Function::Hot,
+            b"limits" => Function::Limits,
             b"explain" => Function::Explain,
             b"roots" => Function::Roots,
             b"blocked" => Function::Blocked,
@@ -242,6 +247,7 @@ impl Function {
             | Function::Paused
             | Function::DeadLetters
             | Function::Hot
+            | Function::Limits
             | Function::Explain
             | Function::Roots
             | Function::Blocked
@@ -284,6 +290,7 @@ impl Function {
                 | Function::Paused
                 | Function::DeadLetters
                 | Function::Hot
+                | Function::Limits
                 | Function::Explain
                 | Function::Roots
                 | Function::Blocked
@@ -335,6 +342,7 @@ impl Function {
             | Function::Paused
             | Function::DeadLetters
             | Function::Hot
+            | Function::Limits
             | Function::Explain
             | Function::Roots
             | Function::Blocked

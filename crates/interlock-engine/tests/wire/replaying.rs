@@ -53,6 +53,7 @@ pub fn look(engine: &Engine, now: u64, calls: &[u64; 4]) -> Vec<Result<Vec<Strin
     ask(Function::Stats, words(""));
     ask(Function::DeadLetters, vec!["1024".into(), String::new()]);
     ask(Function::Hot, words("0"));
+    ask(Function::Limits, words("1024"));
     ask(Function::Scan, words("0 1024"));
     ask(Function::Roots, words("0 1024"));
     for id in START..START + 40 {

@@ -170,6 +170,13 @@ pub const OF_FCALL: &[Command] = &[
         &[CURSOR],
     ),
     function(
+        "fcall|il1_limits",
+        READ,
+        "Limit names, what is used of each, and how many messages wait for it",
+        "O(N) of the names examined, at most 1,000 and those declared",
+        &[COUNT],
+    ),
+    function(
         "fcall|il1_explain",
         READ,
         "Why a message waits, or the messages on a key",
@@ -267,6 +274,13 @@ pub const OF_FCALL_RO: &[Command] = &[
         "Keys and the number of messages on each",
         "O(N) of the lanes returned",
         &[CURSOR],
+    ),
+    function(
+        "fcall_ro|il1_limits",
+        READ,
+        "Limit names, what is used of each, and how many messages wait for it",
+        "O(N) of the names examined, at most 1,000 and those declared",
+        &[COUNT],
     ),
     function(
         "fcall_ro|il1_explain",

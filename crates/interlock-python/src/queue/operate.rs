@@ -6,7 +6,8 @@ use interlock_core::key::KeyRef;
 use interlock_core::queue::calls::lease::Failed;
 use interlock_core::queue::calls::roots::Behind;
 use interlock_core::queue::parts::dead::Dead;
-use interlock_core::queue::types::{RevokeThen, State};
+use interlock_core::queue::types::limits::Rate;
+use interlock_core::queue::types::{LimitUse, RevokeThen, State};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyString, PyTuple};
@@ -180,8 +181,18 @@ impl Queue {
                 let group = PyBytes::new(py, &listed.group);
                 let coalesce = listed.coalesce.map(|name| PyBytes::new(py, &name));
                 (
-                    id, payload, keys, shared, priority, attempt, state, error, limit, group,
-                    coalesce, listed.behind,
+                    id,
+                    payload,
+                    keys,
+                    shared,
+                    priority,
+                    attempt,
+                    state,
+                    error,
+                    limit,
+                    group,
+                    coalesce,
+                    listed.behind,
                 )
                     .into_pyobject(py)
             })
@@ -286,6 +297,27 @@ impl Queue {
         self.check_fork(py);
         let hot = self.core.call(|scheduler, now| scheduler.hot_keys(now, limit));
         Ok(hot.into_iter().map(|hot| (PyBytes::new(py, &hot.key), hot.depth)).collect())
+    }
+
+    /// (name, most, interval, burst, leased, waiting, keeper, wait, closed) each, times in µs.
+    fn _limits<'py>(
+        &self,
+        py: Python<'py>,
+        n: &Bound<'py, PyAny>,
+    ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        let limit = at_least_one(n, "limits(): n")?;
+        self.check_fork(py);
+        let (_, found) = self.core.call(|scheduler, now| {
+            scheduler.tick(now);
+            scheduler.limits_used(now, limit)
+        });
+        let tuple = |one: LimitUse| {
+            let (interval, burst) = (one.rate.map(|rate| rate.interval), one.rate.map(Rate::burst));
+            let name = PyBytes::new(py, &one.name);
+            let LimitUse { most, leased, waiting, keeper, wait, closed, .. } = one;
+            (name, most, interval, burst, leased, waiting, keeper, wait, closed).into_pyobject(py)
+        };
+        found.into_iter().map(tuple).collect()
     }
 
     /// (found, exact, [(kind, id, key, depth, seconds, thread)]), the deepest first.

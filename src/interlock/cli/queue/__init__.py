@@ -18,12 +18,13 @@ from interlock.cli.queue.actions import (
     settlement,
 )
 from interlock.cli.queue.transfer import export, restore
-from interlock.cli.queue.views import check, contents, explanation, overview, roots, watch
+from interlock.cli.queue.views import check, contents, explanation, limits, overview, roots, watch
 
 GROUPS = (
     overview,
     watch,
     contents,
+    limits,
     explanation,
     roots,
     settlement,

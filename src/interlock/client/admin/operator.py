@@ -22,7 +22,7 @@ from interlock.client.wire.events import Events
 from interlock.client.wire.records import Dropped, Letter, NewKeys, Stored
 from interlock.client.wire.worker_directory import Announced
 from interlock.errors import InterlockError
-from interlock.explanation import Explanation, key_names
+from interlock.explanation import Explanation, LimitUse, key_names
 from interlock.message import Kind, Put
 from interlock.roots import Roots
 from interlock.runtime.limits import MAX_BATCH, MAX_WALKED
@@ -208,6 +208,10 @@ class Operator:
                 if last:
                     return first
                 found = dict(first)
+
+    def limits(self, queue: str, count: int) -> tuple[int, list[LimitUse]]:
+        """Return how many limit names messages wait for, and what is used of those with most."""
+        return self._call(queue, wire_queue.limits, count)
 
     def events(self, queue: str, after: int | None, count: int = 1024, seconds: float = 10
                ) -> Events:  # fmt: skip

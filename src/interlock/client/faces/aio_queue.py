@@ -12,7 +12,7 @@ from interlock.client.requests.queue_handle import Handle
 from interlock.client.wire import messages as wire
 from interlock.client.wire.functions import DeclaredOptions, Durability
 from interlock.errors import InterlockError
-from interlock.explanation import Explanation
+from interlock.explanation import Explanation, LimitUse
 from interlock.message import DeadLetter, HotKey, Key, Keys, Kind, Put, QueuedMessage, State, Stats
 from interlock.retry import Retry, Seconds
 from interlock.roots import Roots
@@ -394,6 +394,10 @@ class AsyncRemoteQueue(Generic[T]):
         """Return the ``n`` keys with most unsettled messages, deepest first."""
         return await self._run(self._handle, self._operations.hot_keys, n)
 
+    async def limits(self, n: int = 100) -> list[LimitUse]:
+        """Return what is used of limit names, and how many wait; see ``KeyedQueue.limits``."""
+        return await self._run(self._handle, self._operations.limits, n)
+
     async def dead_letters(
         self, limit: int = 100, *, key: Key | None = None
     ) -> list[DeadLetter[T]]:
@@ -429,10 +433,7 @@ class AsyncRemoteQueue(Generic[T]):
         return await self._run(self._handle, self._operations.revoke, id, then)
 
     async def retry(self, id: int) -> bool:
-        """Make a held or backing-off message ready immediately.
-
-        Returns False if it is neither.
-        """
+        """Make a held or backing-off message ready immediately. Return False if it is neither."""
         return await self._run(self._handle, self._operations.change, "retry", id)
 
     async def skip(self, id: int) -> bool:

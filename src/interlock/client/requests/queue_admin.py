@@ -31,7 +31,7 @@ from interlock.client.wire.messages import MAX_EXPLAINED, Sleep
 from interlock.client.wire.records import Letter, Stored
 from interlock.client.wire.worker_directory import Asked
 from interlock.errors import EngineUnavailable, InterlockError, JobFailed, NotDrained, ResultGone
-from interlock.explanation import Explanation
+from interlock.explanation import Explanation, LimitUse
 from interlock.message import (
     DeadLetter,
     HotKey,
@@ -159,6 +159,11 @@ class Operations:
             depths |= some
         deepest = heapq.nsmallest(n, depths.items(), key=lambda one: (-one[1], one[0]))
         return [HotKey(key, depth) for key, depth in deepest]
+
+    def limits(self, session: Session[Any], n: int) -> Request[list[LimitUse]]:
+        """Return what is used of limit names."""
+        n = check_limit("limits()", n, named="n")
+        return (yield from wire_queue.limits(self.on(session), n))[1]
 
     def dead_letters(
         self, session: Session[Any], limit: int, key: Key | None
@@ -456,10 +461,7 @@ class Operations:
         return revoked
 
     def switch(self, session: Session[Any], function: str, key: Key | None = None) -> Request[bool]:
-        """Pause or resume the queue, or a key; seal or reopen it.
-
-        Returns True if that changed it.
-        """
+        """Pause or resume the queue or a key; seal or reopen it. Return True if that changed it."""
         named = canonical(f"{function}()", key)
         return (yield from self._change(session, function, *(() if named is None else (named,))))
 

@@ -20,7 +20,15 @@ from interlock.client.wire.flat_reply import Parts
 from interlock.client.wire.messages import Sleep, first, micros
 from interlock.client.wire.records import Dropped, Letter, NewKeys, Stored, Version
 from interlock.client.wire.worker_directory import Announced, Asked
-from interlock.explanation import Blocker, ExplainNode, Explanation, FullLimit, Parked, Turn
+from interlock.explanation import (
+    Blocker,
+    ExplainNode,
+    Explanation,
+    FullLimit,
+    LimitUse,
+    Parked,
+    Turn,
+)
 from interlock.message import Stats
 from interlock.roots import Found, Roots
 from interlock.runtime.limits import MAX_BATCH, MAX_HISTORY
@@ -143,6 +151,12 @@ def count_blocked(
 def hot(call: Call, cursor: bytes) -> Request[tuple[bytes, dict[bytes, int]]]:
     """Return the next cursor, b"0" at the end, and the number of messages on some keys."""
     return depths((yield from call("hot", cursor)))
+
+
+def limits(call: Call, count: int) -> Request[tuple[int, list[LimitUse]]]:
+    """Return how many limit names messages wait for; and, of those and the declared ones, what is
+    used of each, of ``count`` with most waiting messages."""
+    return limits_used((yield from call("limits", min(count, MAX_BATCH))))
 
 
 def dead_letters(
@@ -429,6 +443,20 @@ def depths(reply: Sequence[bytes]) -> tuple[bytes, dict[bytes, int]]:
     """Parse the reply of il1_hot: the next cursor, and the depth of each key."""
     cursor, *rest = reply
     return cursor, {key: int(depth) for key, depth in pairs(rest)}
+
+
+@understood
+def limits_used(reply: Sequence[bytes]) -> tuple[int, list[LimitUse]]:
+    """Parse the reply of il1_limits."""
+    parts = Parts(reply)
+    awaited = parts.number()
+    found = []
+    for _ in parts.rest():
+        name, most, interval, burst = parts.take(), parts.maybe(), parts.maybe(), parts.maybe()
+        leased, waiting, keeper = parts.number(), parts.number(), parts.maybe()
+        use = name, most, interval, burst, leased, waiting, keeper, parts.maybe(), parts.maybe()
+        found.append(LimitUse.of(*use))
+    return awaited, found
 
 
 @understood

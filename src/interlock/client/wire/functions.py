@@ -79,6 +79,7 @@ FUNCTIONS = (
     "paused",
     "dead_letters",
     "hot",
+    "limits",
     "explain",
     "roots",
     "blocked",

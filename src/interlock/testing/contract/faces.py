@@ -205,6 +205,9 @@ class QueueFace:
     async def hot_keys(self, n: int) -> list[Any]:
         return list(await self._call("hot_keys", n))
 
+    async def limits(self, n: int = 100) -> list[Any]:
+        return list(await self._call("limits", n))
+
     async def qsize(self) -> int:
         return int(await self._call("qsize"))
 

@@ -7,7 +7,7 @@ use crate::queue::scheduler::Scheduler;
 use crate::queue::schedules::trace::Call;
 use crate::queue::types::limits::{Limits, Weights};
 use crate::queue::types::message::{GROUPED, KEYED, LIMITED, REFUSED};
-use crate::queue::types::{Kind, LimitFull, Time};
+use crate::queue::types::{Kind, LimitFull, LimitUse, Time};
 
 /// A message that came up: the next of the ready ones and of those that the gate offers.
 #[derive(Clone, Copy, Debug)]
@@ -210,6 +210,16 @@ impl<P> Scheduler<P> {
     /// A key was paused: the keepers that have it keep nothing any more.
     pub(in crate::queue) fn release_paused_keepers(&mut self) {
         self.release_keepers(|s, at| s.lanes.paused_lane(s.records[at].first_edge).is_some());
+    }
+
+    /// The number of limit names that messages wait for, and at most `count` names with what is used of each: those
+    /// with most waiting messages.
+    pub fn limits_used(&self, now: Time, count: usize) -> (usize, Vec<LimitUse>) {
+        let (number, mut found) = self.gate.used(now, count);
+        for keeper in found.iter_mut().filter_map(|one| one.keeper.as_mut()) {
+            *keeper = self.records[*keeper as u32].id;
+        }
+        (number, found)
     }
 
     /// The names that refuse a ready message, for an explanation; `named` chooses the leased messages that it

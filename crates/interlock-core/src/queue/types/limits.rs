@@ -57,6 +57,11 @@ pub struct Rate {
 }
 
 impl Rate {
+    /// Returns the number of grants at once after a pause.
+    pub fn burst(self) -> u64 {
+        self.tolerance / self.interval + 1
+    }
+
     /// Returns the latest of the times until which a rate is used up that this rate can cause at `now`.
     pub fn latest(self, now: Time) -> Time {
         now.saturating_add(self.tolerance + self.interval)
@@ -201,6 +206,11 @@ impl Limits {
     /// Returns whether a name may have a rate.
     pub fn has_rates(&self) -> bool {
         self.entries.iter().any(|(_, value)| matches!(value, Limit::Rate { .. }))
+    }
+
+    /// Returns the names that are not prefixes.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.entries.iter().map(|(name, _)| &**name).filter(|name| name.last() != Some(&b'*'))
     }
 
     /// Returns the number of messages of a name that may be leased at once. `None`: any number.

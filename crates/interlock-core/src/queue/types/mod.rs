@@ -257,6 +257,24 @@ pub struct LimitFull {
     pub holders: Vec<u64>,
 }
 
+/// A limit name: what is used of it, and how many messages wait for it (clauses 26 and 27).
+#[derive(Clone, Debug, PartialEq)]
+pub struct LimitUse {
+    pub name: Vec<u8>,
+    /// Number of messages with the name that may be leased at once. `None`: any number.
+    pub most: Option<u32>,
+    pub rate: Option<limits::Rate>,
+    pub leased: u32,
+    /// Messages that wait for it, without its keeper.
+    pub waiting: u32,
+    /// The message that gets the next slots of all of its names.
+    pub keeper: Option<u64>,
+    /// µs until the rate allows a grant to other messages than the keeper; `None`: there is no rate, or it never does.
+    pub wait: Option<u64>,
+    /// µs until it opens; 0: it is not closed.
+    pub closed: u64,
+}
+
 /// One key that holds a message up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Blocker {

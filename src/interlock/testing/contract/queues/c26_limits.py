@@ -397,3 +397,21 @@ async def handlers_of_a_name_run_n_at_a_time(t: Trial) -> None:
     await q.put_many(range(8), limit="bank")
     await t.handle_all(q, handler)
     assert sorted(ended) == list(range(8))
+
+
+@clause(26)
+async def limits_count_leased_and_waiting_messages_of_each_name(t: Trial) -> None:
+    q = t.queue(limits={"bank": 2, "tenant:*": 1, "idle": 3})
+    await q.put_many(range(5), limit="bank")
+    await q.put_many(range(3), limit="tenant:7")
+    assert len(await q.ready()) == 3
+    told = [(one.name, one.most, one.leased, one.waiting) for one in await q.limits()]
+    assert told == [("bank", 2, 2, 3), ("tenant:7", 1, 1, 2), ("idle", 3, 0, 0)]
+    assert [one.name for one in await q.limits(1)] == ["bank"]
+
+
+@clause(26)
+async def limits_name_the_keeper_of_each_of_its_names(t: Trial) -> None:
+    q = t.queue(limits={"a": 1, "b": 1})
+    id, _ = await _passed(q, 64)
+    assert [(one.name, one.keeper) for one in await q.limits()] == [("a", id), ("b", id)]

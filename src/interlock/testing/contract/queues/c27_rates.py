@@ -310,3 +310,19 @@ async def stats_count_the_ready_messages_that_were_found_waiting(t: Trial) -> No
     await t.advance(10)
     assert await q.payloads() == [1]
     assert (await q.stats()).limited == 1
+
+
+@clause(27)
+async def limits_tell_when_a_rate_grants_next_and_a_closed_name_opens(t: Trial) -> None:
+    q = t.queue(limits={"api": Rate(2, per=3600, burst=3)})
+    await q.put_many(range(4), limit="api")
+    first, *_ = await q.ready()
+    (use,) = await q.limits()
+    assert (use.most, use.interval, use.burst) == (None, 1800, 3)
+    assert (use.leased, use.waiting, use.closed_for) == (3, 1, 0)
+    assert 0 < use.next_in <= 1800
+    with raises(RetryAfter):
+        async with first:
+            raise RetryAfter(7200, limit="api")
+    (use,) = await q.limits()
+    assert 7000 < use.closed_for <= 7200

@@ -1,10 +1,14 @@
 //! The names that are known: those of unsettled messages, and some that no message has.
 
+use std::collections::BTreeSet;
+
 use crate::key::KeyRef;
+use crate::limits::MAX_AWAITED;
 use crate::queue::parts::gate::name::{Name, NAMES};
 use crate::queue::parts::gate::Gate;
+use crate::queue::parts::slab::NONE;
 use crate::queue::types::limits::joined;
-use crate::queue::types::Time;
+use crate::queue::types::{LimitUse, Time};
 
 /// A name that refuses a message that waits: for explanations.
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +120,33 @@ impl Gate {
             };
             (lacks_slot || until > now).then_some(full)
         })
+    }
+
+    /// The number of names that messages wait for or keep; and, of the first of these by their bytes and of the
+    /// declared ones, those with most waiting messages. Keepers are named by their slots.
+    pub fn used(&self, now: Time, count: usize) -> (usize, Vec<LimitUse>) {
+        let is_awaited = |name: &&Name| name.waiting > 0 || name.keeper != NONE;
+        let mut awaited: Vec<&Name> = self.names.iter().filter(is_awaited).collect();
+        let number = awaited.len();
+        if number > MAX_AWAITED {
+            awaited.select_nth_unstable_by(MAX_AWAITED, |one, other| one.text.cmp(&other.text));
+            awaited.truncate(MAX_AWAITED);
+        }
+        let listed: BTreeSet<&[u8]> = awaited.iter().map(|name| &*name.text).collect();
+        let declared = self.limits.names().filter(|name| !listed.contains(name)).map(|text| {
+            let hash = KeyRef::new(text).hash;
+            match self.place_of(hash, text) {
+                Some(at) => self.names[at as usize].used(now),
+                None => Name::new(text, hash, &self.limits).used(now),
+            }
+        });
+        let mut found: Vec<LimitUse> = declared.collect();
+        found.extend(awaited.iter().map(|name| name.used(now)));
+        found.sort_unstable_by(|one, other| {
+            other.waiting.cmp(&one.waiting).then_with(|| one.name.cmp(&other.name))
+        });
+        found.truncate(count);
+        (number, found)
     }
 
     /// Returns whether a message has this name.

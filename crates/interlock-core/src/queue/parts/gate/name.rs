@@ -3,7 +3,7 @@
 use crate::queue::parts::gate::line::Line;
 use crate::queue::parts::slab::NONE;
 use crate::queue::types::limits::{Limits, Rate};
-use crate::queue::types::Time;
+use crate::queue::types::{LimitUse, Time};
 
 /// Names of a message at most.
 pub(super) const NAMES: usize = 8;
@@ -104,14 +104,32 @@ impl Name {
     /// Returns the time before which its rate, or its closing, refuses a message. `Time::MAX`: time alone does
     /// not change that. `mine`: the message is the one for which a grant is kept.
     pub fn shut_until(&self, mine: bool) -> Time {
-        let kept = self.kept && !mine;
-        let rate = self.rate.map_or(0, |rate| match kept {
+        self.rate.map_or(0, |rate| self.used_up_until(rate, mine)).max(self.closed_until)
+    }
+
+    /// Like `shut_until`, of its rate alone.
+    pub fn used_up_until(&self, rate: Rate, mine: bool) -> Time {
+        match self.kept && !mine {
             // The only grant of a burst of one is the keeper's.
             true if rate.tolerance == 0 => Time::MAX,
             true => self.used_until.saturating_sub(rate.tolerance - rate.interval),
             false => self.used_until.saturating_sub(rate.tolerance),
-        });
-        rate.max(self.closed_until)
+        }
+    }
+
+    /// Returns what is used of it; its keeper is named by its slot.
+    pub fn used(&self, now: Time) -> LimitUse {
+        let opens = self.rate.map(|rate| self.used_up_until(rate, false));
+        LimitUse {
+            name: self.text.to_vec(),
+            most: self.most,
+            rate: self.rate,
+            leased: self.leased,
+            waiting: self.waiting,
+            keeper: Some(self.keeper).filter(|&at| at != NONE).map(u64::from),
+            wait: opens.filter(|&time| time < Time::MAX).map(|time| time.saturating_sub(now)),
+            closed: self.closed_until.saturating_sub(now),
+        }
     }
 
     /// Returns the time from which on nothing of a name need be known that no message has.

@@ -32,6 +32,7 @@ local DECLARED = {
     paused = { 'no-writes' },
     dead_letters = { 'no-writes' },
     hot = { 'no-writes' },
+    limits = { 'no-writes' },
     explain = { 'no-writes' },
     roots = { 'no-writes' },
     blocked = { 'no-writes' },

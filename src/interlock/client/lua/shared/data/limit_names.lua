@@ -171,6 +171,17 @@ function limit_names.limit_of(text, name)
   return limit
 end
 
+-- The names in the queue's option that are not prefixes.
+function limit_names.declared(text)
+  local names = {}
+  for name in string.gmatch(text, '([^\31]+)=[%d/:]+') do
+    if string_sub(name, -1) ~= '*' then
+      names[#names + 1] = name
+    end
+  end
+  return names
+end
+
 -- The messages of a group's turn by the queue's option.
 function limit_names.weight_of(text, group)
   local weight = limit_names.limit_of(text, group)
