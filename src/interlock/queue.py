@@ -384,7 +384,13 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         """
         check_state(state)
         return [
-            QueuedMessage(*known, names_of(names), group_of(group), coalesce, behind)
+            QueuedMessage(
+                *known,
+                limit=names_of(names),
+                group=group_of(group),
+                coalesce=coalesce,
+                behind=behind,
+            )
             for *known, names, group, coalesce, behind in self._messages(limit, state, key, after)
         ]
 
