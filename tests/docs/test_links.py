@@ -37,6 +37,14 @@ def test_names_that_a_page_places_in_a_file_are_defined_there() -> None:
     assert not missing
 
 
+def test_the_list_of_examples_names_every_example() -> None:
+    folder = ROOT / "examples"
+    named = {link.partition("/")[0] for link in links(folder / "README.md")}
+    files = {path.name for path in folder.glob("*.py")}
+    folders = {path.parent.relative_to(folder).parts[0] for path in folder.glob("*/**/*.*")}
+    assert files | {name for name in folders if not name.startswith("_")} <= named
+
+
 def defines(source: str, name: str) -> bool:
     """True if a function, a class, a value or a field of this name is made in a file."""
     made = r"(?:\bfn |\bdef |\bclass |\bstruct |\bfunction (?:\w+\.)?)" + name + r"\b"

@@ -10,7 +10,7 @@ import pytest
 from tests.docs.running import ROOT, run, run_python
 from tests.docs.snippets import Program, blocks, commands, programs
 
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "examples" / "README.md"])
 # One that is a folder of modules is run as such, and without a user: it has --demo.
 FOLDERS = sorted(path.parent for path in ROOT.glob("examples/*/__main__.py"))
 EXAMPLES = {path.name: [path] for path in sorted(ROOT.glob("examples/*.py"))} | {
