@@ -67,6 +67,12 @@ def test_configure_shows_and_changes_weights(cli: Command, queue: RemoteQueue[by
         (("--limits", "a=0"), "--limits['a'] is 0; allowed: 1"),
         (("--weights", "acme"), "--weights has 'acme'; allowed: GROUP=N"),
         (("--weights", "a=1,a=2"), "--weights has 'a' twice"),
+        (("--limits", ""), "--limits has ''; allowed: NAME=N or NAME=N/TIME:BURST, several joined"),
+        (("--limits", "a=1/2ms"), "a TIME in s, m, h or d"),
+        (
+            ("--weights", ""),
+            "--weights has ''; allowed: GROUP=N, several joined by commas, or none",
+        ),
         (("--weights", "a=1/s"), "--weights has 'a=1/s'; allowed: GROUP=N"),
         (("--weights", "a=1001"), "--weights['a'] is 1001; allowed: 1 to 1,000"),
         (("--maxsize", "many"), "--maxsize is 'many'; allowed: a whole number"),
@@ -84,3 +90,14 @@ def test_configure_names_what_is_wrong(
     said = cli("configure", queue.name, *flags)
     assert (said.code, words in said.err) == (2, True), said.err
     assert cli("configure", queue.name, "--json").json["options"]["maxsize"] == 0
+
+
+def test_blanks_around_names_and_numbers_do_not_count(
+    cli: Command, queue: RemoteQueue[bytes]
+) -> None:
+    queue.put(b"a")
+    told = cli(
+        "configure", queue.name, "--limits", "bank = 4, api =10/1s", "--weights", " a= 2", "--json"
+    ).json
+    assert told["options"]["limits"] == {"api": "10/1s:1", "bank": 4}
+    assert told["options"]["weights"] == {"a": 2}

@@ -107,7 +107,8 @@ def _on_app(given: argparse.Namespace, run: Callable[[App, argparse.Namespace], 
     try:
         return run(app, given)
     except (ValueError, TypeError) as error:
-        return refuse(str(error))
+        # The call is named as the subcommand is.
+        return refuse(str(error).removeprefix(f"{run.__name__}(): "))
     except InterlockError as error:
         return failed(explained(str(error)))
     finally:
@@ -299,6 +300,9 @@ def _told_stored(app: App, one: Timer) -> dict[str, Any]:
         "last": when(one.last),
         "next": when(one.tick),
         "stored": True,
+        "args": one.stored.args if one.stored else [],
+        "kwargs": one.stored.kwargs if one.stored else {},
+        "copies": (one.stored and one.stored.copies) or None,
     }
 
 

@@ -96,7 +96,8 @@ class Rate:
         digits = text.isascii() and number.replace(".", "", 1).isdecimal()
         if unit is None or not digits or not count.isdecimal() or bool(colon) != burst.isdecimal():
             raise ValueError(
-                f"{text!r} is not a rate; allowed: N/TIME or N/TIME:BURST, as 10/1s:20"
+                f"{text!r} is not a rate; allowed: N/TIME or N/TIME:BURST, as 10/1s:20, with a "
+                "TIME in s, m, h or d"
             )
         return cls(int(count), float(number) * unit, int(burst or 1))
 

@@ -14,6 +14,7 @@ import redis
 
 from interlock import current_lease
 from interlock.app import App
+from interlock.app.timetable import keeper as keepers
 from interlock.app.timetable.keeper import Keeper
 from interlock.cli import main
 from interlock.client.lua.library import Library
@@ -168,6 +169,13 @@ def test_the_command_shows_and_runs_a_timetable(
     assert [one.id for one in app._queue("default").messages()] == [json.loads(out)["id"]]
     code, _, err = interlock("cron", "run", CLOCKED, "tock")
     assert code == 2 and "allowed: tick" in err
+    hourly = (CLOCKED, "hourly", "--task", "tick", "--args", "[7]", "--copies", "2", "--every")
+    assert interlock("cron", "add", *hourly, "1h")[0] == 0
+    told = json.loads(interlock("cron", "list", CLOCKED, "--json")[1].splitlines()[1])
+    assert (told["name"], told["args"], told["kwargs"], told["copies"]) == ("hourly", [7], {}, 2)
+    code, _, err = interlock("cron", "add", *hourly, "2h")
+    assert code == 2 and err.startswith("interlock: there is an entry 'hourly' (every 1h, task")
+    assert interlock("cron", "remove", CLOCKED, "hourly")[0] == 0
     code, _, err = interlock("cron", "add", CLOCKED, "hourly", "--task", "tick")
     assert code == 2 and "the schedule is missing or given twice; allowed: --cron or" in err
     code, out, err = interlock("cron", "list", CLOCKED, "--url", "redis://127.0.0.1:1?timeout=0.5")
@@ -177,6 +185,36 @@ def test_the_command_shows_and_runs_a_timetable(
     for words in (("run", "tick"), ("add", *entry), ("change", *entry), ("remove", "tick")):
         code, out, err = interlock("cron", words[0], CLOCKED, *words[1:])
         assert (code, out) == (2, "") and "give --url" in err
+
+
+def test_a_look_at_a_stored_timer_on_redis_costs_the_same_however_many_entries_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with redis_server(tmp_path) as (_, port), redis.Redis(port=port) as server:
+
+        def commands() -> int:
+            told = server.info("commandstats").values()
+            return sum(one["calls"] for one in told if isinstance(one, dict))
+
+        def of_ten_looks(entries: int) -> int:
+            """Return the commands of ten looks at a timer, while this number of others sleeps."""
+            app = App(f"redis://127.0.0.1:{port}")
+            task = app.task(name="report", queue=f"among {entries}")(lambda: None)
+            keeper = Keeper(f"among {entries}", {}, app._open, tasks=app.tasks)
+            for number in range(entries):
+                app.timetable.add(str(number), task, every="1d")
+                assert keeper.step(time.monotonic() + 40)
+            with monkeypatch.context() as patch, app:
+                # Otherwise it is looked at once a minute.
+                patch.setattr(keepers, "LONGEST_SLEEP", 0.0)
+                app.timetable.add("looked at", task, every="1d")
+                assert keeper.step(time.monotonic() + 40)
+                before = commands()
+                for _ in range(10):
+                    assert keeper.step(time.monotonic() + 40)
+                return commands() - before
+
+        assert of_ten_looks(50) < 1.5 * of_ten_looks(0)
 
 
 STORED = ("--appendonly", "yes", "--appendfsync", "always")

@@ -13,7 +13,7 @@ from interlock import _core
 from interlock.app.timetable import timer as timers
 from interlock.app.timetable.entry import MOST, Entry, moment
 from interlock.app.timetable.timer import Timer
-from interlock.app.timetable.timetable import listed, sent_of
+from interlock.app.timetable.timetable import listed, scanned, sent_of
 from interlock.client.connection.refusals import HalfParked, UnknownDedup
 from interlock.client.faces import batch as batches
 from interlock.client.faces.batch import LeasedBatch
@@ -208,7 +208,9 @@ class Keeper:
 
     def _is_replaced(self, id: int, name: str) -> bool:
         """Return whether a change waits behind this timer or change, which replaces it."""
-        return any(timer.change and one.id > id for one, timer in listed(self.queue, name))
+        # A change that waits has a place behind it.
+        known = scanned(self.queue, "key", name)
+        return any(timer.change and one.id > id for one, timer in known)
 
     def _again(self, entry: Entry, found: Timer, id: int, now: float) -> None:
         """Replace the timer of this id by one for the tick that is next by now."""

@@ -6,7 +6,7 @@ import uuid
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -20,9 +20,11 @@ from interlock.app.timetable.entry import (
 )
 from interlock.app.timetable.schedule import Cron, Every
 from interlock.app.timetable.timer import Timer
+from interlock.client.wire import admin as wire
 
 if TYPE_CHECKING:
     from interlock.app.app import App
+    from interlock.client.request import Request
     from interlock.client.wire.records import Stored
     from interlock.retry import Seconds
 
@@ -95,7 +97,7 @@ class Timetable(Mapping[str, Entry]):
             if known is not None:
                 raise ValueError(
                     f"add(): there is an entry {name!r} ({known.schedule}, task {known.task}); "
-                    "change() replaces it"
+                    "`change` replaces it"
                 )
         self._set(entry)
         return True
@@ -236,16 +238,44 @@ class Timetable(Mapping[str, Entry]):
         return self._app._queue(timers.queue_name(queue))
 
 
-def listed(queue: Any, key: str | None = None) -> list[tuple[Stored, Timer]]:
-    """Return the timers and changes of a queue, in the order of their ids."""
-    found: list[tuple[Stored, Timer]] = []
+def listed(queue: Any, name: str | None = None) -> list[tuple[Stored, Timer]]:
+    """Return the timers and changes of a queue, or of one entry, in the order of their ids."""
     run, handle = queue._run, queue._handle
+    if name is not None:
+        # In this order, for a timer that falls due meanwhile moves from the one to the other.
+        parts = [scanned(queue, part, name) for part in ("delayed", "key")]
+        by_id = {one.id: (one, timer) for part in parts for one, timer in part}
+        return [by_id[id] for id in sorted(by_id)]
+    found: list[tuple[Stored, Timer]] = []
     after: int | None = None
-    while page := run(handle, handle.operations.stored, PAGE, None, key, after):
-        decoded = [(one, timers.decode(one.payload)) for one in page]
-        found += [(one, timer) for one, timer in decoded if timer is not None]
+    while page := run(handle, handle.operations.stored, PAGE, None, None, after):
+        found += decoded(page)
         after = page[-1].id
     return found
+
+
+def scanned(queue: Any, part: Literal["delayed", "key"], name: str) -> list[tuple[Stored, Timer]]:
+    """Return the delayed timers of an entry, or all else of it, which has a place on its key.
+
+    On Redis the latter costs the same however many entries there are.
+    """
+    handle, cursor = queue._handle, b"0"
+    found: list[tuple[Stored, Timer]] = []
+
+    def page(session: Any) -> Request[tuple[bytes, list[Stored]]]:
+        return wire.scan(handle.operations.on(session), cursor, PAGE, part, name.encode())
+
+    while True:
+        cursor, some = queue._run(handle, page)
+        found += decoded(some)
+        if cursor == b"0":
+            return found
+
+
+def decoded(page: Iterable[Stored]) -> list[tuple[Stored, Timer]]:
+    """Return those of the messages that are timers or changes."""
+    each = [(one, timers.decode(one.payload)) for one in page]
+    return [(one, timer) for one, timer in each if timer is not None]
 
 
 def sent_of(found: Iterable[Timer]) -> list[int]:

@@ -142,11 +142,11 @@ def _limits(text: str) -> dict[str, int | Rate]:
 
     found: dict[str, int | Rate] = {}
     for entry in text.split(",") if text != "none" else ():
-        name, _, value = entry.strip().rpartition("=")
+        name, _, value = map(str.strip, entry.rpartition("="))
         if not name or not ("/" in value or value.isdecimal()):
             raise ValueError(
                 f"--limits has {entry!r}; allowed: NAME=N or NAME=N/TIME:BURST, several joined by "
-                "commas"
+                "commas, or none"
             )
         if name in found:
             raise ValueError(f"--limits has {name!r} twice; allowed: each name once")
@@ -162,9 +162,11 @@ def _weights(text: str) -> dict[str, int]:
     """Return weights from ``acme=3,free:*=1``; ``none``: no weights."""
     found: dict[str, int] = {}
     for entry in text.split(",") if text != "none" else ():
-        group, _, weight = entry.strip().rpartition("=")
+        group, _, weight = map(str.strip, entry.rpartition("="))
         if not group or not weight.isdecimal():
-            raise ValueError(f"--weights has {entry!r}; allowed: GROUP=N, several joined by commas")
+            raise ValueError(
+                f"--weights has {entry!r}; allowed: GROUP=N, several joined by commas, or none"
+            )
         if group in found:
             raise ValueError(f"--weights has {group!r} twice; allowed: each group once")
         found[group] = int(weight)
