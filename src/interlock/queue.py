@@ -384,13 +384,7 @@ class KeyedQueue(_core.Queue[T], Generic[T]):
         """
         check_state(state)
         return [
-            QueuedMessage(
-                *known,
-                limit=names_of(names),
-                group=group_of(group),
-                coalesce=coalesce,
-                behind=behind,
-            )
+            QueuedMessage(*[*known, names_of(names), group_of(group), coalesce, behind])
             for *known, names, group, coalesce, behind in self._messages(limit, state, key, after)
         ]
 

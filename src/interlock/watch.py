@@ -120,19 +120,28 @@ def _slow_lease(queue: str, id: int, consumer: int, held: float, explained: Any)
     )
 
 
-def _parked(queue: str, count: int, key: bytes, waited: float | None, behind: int | None) -> None:
+def _parked(
+    queue: str,
+    count: int,
+    keys: bytes | Sequence[bytes],
+    waited: float | None,
+    behind: int | None,
+) -> None:
+    """``keys``: the one on which some of them are parked, or on one of which they are."""
+    listed = [keys] if isinstance(keys, bytes) else keys
     log.warning(
-        "queue %r: %d message%s parked; on the key %s%s, %s",
+        "queue %r: %d message%s parked; on %s %s%s, %s",
         queue,
         count,
         "" if count == 1 else "s",
-        key_text(key),
+        "the key" if len(listed) == 1 else "one of the keys",
+        ", ".join(map(key_text, listed)),
         "" if waited is None else f" for {waited:.1f} s",
         "which is paused" if behind is None else f"behind message {behind}",
         extra={
             "queue": queue,
             "parked": count,
-            "keys": key_names([key]),
+            "keys": key_names(listed),
             **({} if waited is None else {"waited": waited}),
             **({} if behind is None else {"id": behind}),
         },

@@ -20,7 +20,7 @@ const { matched } = await import("./static/router.js");
 const { Rates } = await import("./static/rates.js");
 const { treeOf } = await import("./static/parts/chain.js");
 const { isExact } = await import("./static/parts/payload.js");
-const { optionText } = await import("./static/parts/options.js");
+const { mostText, optionText } = await import("./static/parts/options.js");
 const { path: spark } = await import("./static/parts/spark.js");
 
 test("every script parses", () => {
@@ -224,4 +224,16 @@ test("an explanation becomes a tree in which each message stands once", () => {
 test("whole numbers that a browser would round are not edited", () => {
   assert.ok(isExact([1, { a: 2 ** 53 - 1, b: 0.5 }, null, "x"]));
   assert.ok(!isExact({ a: [2 ** 53] }));
+});
+
+test("a limit is a number, a rate by the second, or a rate by longer times", () => {
+  assert.equal(mostText({ most: 4, interval: null, burst: null }), "4");
+  assert.equal(mostText({ most: null, interval: null, burst: null }), "any number");
+  assert.equal(mostText({ most: null, interval: 0.1, burst: 20 }), "10 per s, 20 at once");
+  assert.equal(mostText({ most: null, interval: 30, burst: 1 }), "1 per 30 s");
+});
+
+test("limits and weights are lists, rates in seconds", () => {
+  assert.equal(optionText("limits", "api=10/1000000:20\x1fbank=4"), "api=10/1 s:20, bank=4");
+  assert.equal(optionText("weights", "acme=3\x1ffree:*=1"), "acme=3, free:*=1");
 });

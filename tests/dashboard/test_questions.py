@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock import App, Retry
+from interlock import App, Empty, Rate, Retry
 from interlock.client.faces.client import Client
 from interlock.client.faces.queue import RemoteQueue
 from tests.dashboard.conftest import Page, Serve
@@ -103,6 +103,55 @@ def test_a_queue_is_reported_with_options_pauses_and_hot_keys(
         {"key": "1", "upto": 1, "count": 1},
         {"key": "2", "upto": 3, "count": 1},
     ]
+
+
+def test_a_queue_is_reported_with_what_is_used_of_its_limits(
+    page: Page, queue: RemoteQueue[bytes]
+) -> None:
+    for _ in range(3):
+        queue.put(b"x", limit="bank")
+    queue.configure(limits={"bank": 1, "api": Rate(2, burst=5)})
+    lease = queue.get(timeout=30)
+    with pytest.raises(Empty):
+        queue.get_nowait()
+    found = page.get(f"queues/{queue.name}")["limits"]
+    lease.ack()
+    assert found["awaited"] == 1
+    bank, api = found["items"]
+    assert (bank["name"], bank["most"], bank["leased"], bank["waiting"]) == ("bank", 1, 1, 2)
+    assert (api["name"], api["interval"], api["burst"], api["next_in"]) == ("api", 0.5, 5, 0)
+
+
+def test_parked_messages_are_listed_with_the_held_one_behind_which_they_are(
+    page: Page, queue: RemoteQueue[bytes]
+) -> None:
+    stuck = queue.put(b"x", keys="a", retry=Retry(attempts=1, then="hold"))
+    queue.get(timeout=30).nack()
+    id = queue.put(b"y", keys=["a", "b"], behind="park")
+    (one,) = page.get(f"queues/{queue.name}/messages", state="parked")["items"]
+    assert one["id"] == str(id) and one["behind"] == "park"
+    parked = one["parked"]
+    assert (parked["key"], parked["behind"], parked["paused"]) == ("a", [str(stuck)], False)
+    top, held = page.get(f"queues/{queue.name}/messages/{id}")["explanation"]["chain"]
+    assert top["parked"]["key"] == "a" and held["state"] == "held"
+    assert [(why["key"], why["holders"]) for why in top["because"]] == [("a", [str(stuck)])]
+
+
+def test_a_message_at_a_full_limit_names_it_and_who_has_its_slots(
+    page: Page, queue: RemoteQueue[bytes]
+) -> None:
+    first, second = (queue.put(b"x", limit="bank") for _ in range(2))
+    queue.configure(limits={"bank": 1})
+    lease = queue.get(timeout=30)
+    with pytest.raises(Empty):
+        queue.get_nowait()
+    found = page.get(f"queues/{queue.name}/messages/{second}")
+    lease.ack()
+    assert found["message"]["limit"] == ["bank"]
+    top, *_ = found["explanation"]["chain"]
+    (why,) = top["because"]
+    assert top["limits"] == ["bank"]
+    assert (why["limit"], why["text"], why["holders"]) == ("bank", "1 of 1 on bank", [str(first)])
 
 
 def test_a_missing_queue_is_reported(page: Page) -> None:

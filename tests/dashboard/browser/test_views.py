@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from interlock import App, Retry
+from interlock import App, Empty, Rate, Retry
 from interlock.client.faces.queue import RemoteQueue
 from tests.dashboard.browser.site import Site, announced, each_engine
 
@@ -240,6 +240,42 @@ def test_dead_letters_and_held_messages_are_listed(
     expect(page.get_by_role("region", name="Failures").locator("summary")).to_have_count(2)
     page.goto(site.at("queues", queue.name, "dead", which="held"))
     expect(page.locator("main")).to_contain_text("Nothing is held")
+
+
+def test_a_queue_page_shows_what_is_used_of_its_limits(
+    page: Page, site: Site, queue: RemoteQueue[Any]
+) -> None:
+    for _ in range(3):
+        queue.put("x", limit="bank")
+    queue.configure(limits={"bank": 1, "api": Rate(10, burst=20)})
+    lease = queue.get(timeout=30)
+    with pytest.raises(Empty):
+        queue.get_nowait()
+    page.goto(site.at("queues", queue.name))
+    rows = page.get_by_role("table", name="Limits").locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_have_text(re.compile("bank112"))
+    expect(rows.last).to_contain_text("10 per s, 20 at once")
+    lease.ack()
+
+
+def test_parked_messages_are_listed_with_their_reason_and_can_be_cancelled(
+    page: Page, site: Site, queue: RemoteQueue[Any]
+) -> None:
+    stuck = queue.put("x", keys="a", retry=Retry(attempts=1, then="hold"))
+    queue.get(timeout=30).nack()
+    id = queue.put("y", keys=["a", "b"], behind="park")
+    page.goto(site.at("queues", queue.name, "dead", which="parked"))
+    row = page.locator("tbody tr")
+    expect(row).to_contain_text(f"on a behind {stuck}")
+    page.goto(site.at("queues", queue.name, "messages", str(id)))
+    expect(page.get_by_role("region", name="What it waits for")).to_contain_text("on the key a")
+    expect(page.get_by_role("region", name="What it waits for")).to_contain_text(str(stuck))
+    page.goto(site.at("queues", queue.name, "dead", which="parked"))
+    page.get_by_role("button", name=f"Cancel message {id}").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").last.click()
+    expect(page.locator("main")).to_contain_text("Nothing is parked")
+    assert [one.id for one in queue.messages()] == [stuck]
 
 
 def test_workers_are_listed_with_what_they_do(

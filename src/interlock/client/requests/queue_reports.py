@@ -139,12 +139,16 @@ class Watch:
         for root in found.roots:
             if root.kind in ("held", "paused") and root.depth and root.key is not None:
                 self._parked_told = parked
-                one = None
+                keys: Sequence[bytes] = [root.key]
+                waited = one = None
                 if root.id is not None:
                     one = yield from wire.peek(self._operations.on(session), root.id)
-                failed = one.failures[0].time if one and one.failures else None
-                waited = None if failed is None else max(counted["time"] - failed, 0) / 1e6
-                events.append(("parked", parked, root.key, waited, root.id))
+                if one is not None:
+                    # Which of them is not known: root.key has most of those that are not parked.
+                    keys = (*one.keys, *one.shared)[:_KEYS]
+                    failed = one.failures[0].time if one.failures else None
+                    waited = None if failed is None else max(counted["time"] - failed, 0) / 1e6
+                events.append(("parked", parked, keys, waited, root.id))
                 return
 
     def _held_alone(self, session: Session[Any], keys: Sequence[bytes]) -> Request[bytes | None]:

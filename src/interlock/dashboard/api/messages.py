@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any, get_args
 
@@ -15,7 +15,14 @@ from interlock.dashboard.api import payload
 from interlock.dashboard.api.call import Call, Route
 from interlock.dashboard.paths import message_id
 from interlock.dashboard.refusal import Refusal
-from interlock.explanation import ExplainNode, Explanation, key_names, printable
+from interlock.explanation import (
+    ExplainNode,
+    Explanation,
+    Parked,
+    full_text,
+    key_names,
+    printable,
+)
 from interlock.message import State
 
 PAGE = 256
@@ -32,6 +39,8 @@ GROUPS = 50
 """Maximum kinds of errors that are listed."""
 NAMED = 32
 """Number of those that are listed with their keys and task."""
+MOST_AHEAD = 1_000
+"""An explanation counts no further the messages parked before one."""
 ANCHORS = 8
 """Dead letters that locate the next page; the first that still exists counts."""
 
@@ -139,8 +148,9 @@ def _messages(
         found.update((one.id, one) for one in some if keep(one))
         if time.monotonic() > until:
             break
+    listed = sorted(found.values(), key=lambda one: one.sequence)
     return {
-        "items": [summary(one) for one in sorted(found.values(), key=lambda one: one.sequence)],
+        "items": [summary(one) | {"parked": parking(operator, queue, one)} for one in listed],
         "cursor": None if at == b"0" else (at or b"0").decode(),
         "scanned": scanned,
     }
@@ -215,6 +225,24 @@ def summary(one: Stored) -> dict[str, Any]:
     }
 
 
+def parking(operator: Operator, queue: str, one: Stored) -> dict[str, Any] | None:
+    """Return where a message is parked, and behind which messages; None if it is not."""
+    explained = operator.explain(queue, id=one.id, limit=1) if one.state == "parked" else None
+    return _parked(explained.nodes[0].parked) if explained else None
+
+
+def _parked(parked: Parked | None) -> dict[str, Any] | None:
+    if parked is None:
+        return None
+    return {
+        "key": key_names([parked.key])[0],
+        "since": parked.since,
+        "ahead": parked.ahead,
+        "paused": parked.paused,
+        "behind": [str(id) for id in parked.behind],
+    }
+
+
 def _message(operator: Operator, queue: str, id: int, counts: QueueCounts) -> dict[str, Any]:
     found = operator.peek(queue, id)
     if found is None:
@@ -280,16 +308,40 @@ def _node(node: ExplainNode, one: Stored | None) -> dict[str, Any]:
         "due_in": node.due_in,
         "queue_paused": b"" in node.paused,
         "paused": key_names(key for key in node.paused if key),
-        "because": [
-            {
-                "key": None if blocker.key is None else key_names([blocker.key])[0],
-                "holders": [str(id) for id in blocker.holders],
-                "ahead": blocker.ahead,
-                "exact": blocker.exact,
-            }
-            for blocker in node.blocked
-        ],
+        "limits": [full.name for full in node.limits],
+        "turn": None if node.turn is None else asdict(node.turn),
+        "parked": _parked(node.parked),
+        "because": [*_blockers(node)],
     }
+
+
+def _blockers(node: ExplainNode) -> Iterator[dict[str, Any]]:
+    """Yield a key, a barrier or a limit that holds a message up, and the messages behind that."""
+    for blocker in node.blocked:
+        yield {
+            "key": None if blocker.key is None else key_names([blocker.key])[0],
+            "limit": None,
+            "holders": [str(id) for id in blocker.holders],
+            "ahead": blocker.ahead,
+            "exact": blocker.exact,
+        }
+    for full in node.limits:
+        yield {
+            "key": None,
+            "limit": printable(full.name),
+            "text": full_text(full),
+            "holders": [str(id) for id in full.holders],
+            "ahead": full.leased,
+            "exact": True,
+        }
+    if node.parked is not None:
+        yield {
+            "key": key_names([node.parked.key])[0],
+            "limit": None,
+            "holders": [str(id) for id in node.parked.behind],
+            "ahead": node.parked.ahead,
+            "exact": node.parked.ahead < MOST_AHEAD,
+        }
 
 
 ROUTES = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from interlock import audit
@@ -19,6 +20,8 @@ HOT = 50
 """Maximum keys of a queue that are shown."""
 PAGES = 8
 """Maximum round trips to find the keys with most messages."""
+LIMITS = 100
+"""Maximum limit names that are shown."""
 PAUSED = 1_000
 """Maximum paused keys that are shown."""
 PROBED = 1_000
@@ -157,8 +160,19 @@ def _queue(operator: Operator, counts: QueueCounts, name: str) -> dict[str, Any]
         "queue_paused": b"" in paused,
         "paused": key_names(paused - {b""})[:PAUSED],
         "hot": [{"key": key_names([key])[0], "waiting": depth} for key, depth in hot],
+        "limits": _limits(operator, name),
         "waits": {"by": histogram([depth for _, depth in hot])},
     }
+
+
+def _limits(operator: Operator, name: str) -> dict[str, Any]:
+    """Return what is used of limit names; nothing if the library of a Redis is older."""
+    try:
+        awaited, found = operator.limits(name, LIMITS)
+    except InterlockError:
+        return {"awaited": 0, "items": []}
+    items = [{**asdict(one), "keeper": one.keeper and str(one.keeper)} for one in found]
+    return {"awaited": awaited, "items": items}
 
 
 def _options(operator: Operator, name: str) -> dict[str, str]:

@@ -39,7 +39,7 @@ export function bytes(value) {
   return `${size < 10 ? size.toFixed(1) : count(size)} ${unit}`;
 }
 
-export const STATES = ["ready", "waiting", "leased", "delayed", "backing_off", "held", "dead"];
+export const STATES = ["ready", "waiting", "leased", "delayed", "backing_off", "held", "parked", "dead"];
 
 /** `backing_off` as words. */
 export const words = (state) => String(state).replaceAll("_", " ");

@@ -93,6 +93,13 @@ export function keyChips(queue, keys, shared = [], most = 6) {
   return h("span", { class: "chips" }, chips);
 }
 
+/** The key under which a message is parked, and the held messages behind which it is. */
+export function parkedBehind(queue, parked) {
+  if (!parked) return null;
+  return h("span", {}, h("span", { class: "soft" }, "on "), h("code", {}, parked.key), h("span", { class: "soft" }, parked.paused ? ", which is paused" : ""),
+    parked.behind.length ? h("span", { class: "soft" }, " behind ") : null, parked.behind.slice(0, 3).map((id) => [messageLink(queue, id), " "]));
+}
+
 /** The way back up, and the head of a view. */
 export function head(title, { crumbs = [], marks = [], actions = [] } = {}) {
   return [

@@ -45,7 +45,7 @@ function drawn(queue, { node, why }, served, first = false) {
       h("div", { class: "soft" }, told(node, served)),
       node.keys ? keyChips(queue, node.keys, node.shared ?? [], 4) : null),
     ways.length ? h("ol", { class: "ways" }, ways.map(({ because, holder }) => h("li", {},
-      h("span", { class: "why" }, because.key === null ? "a barrier" : h("code", {}, because.key), h("span", { class: "soft" }, `${count(because.ahead)}${because.exact ? "" : "+"} ahead`)),
+      h("span", { class: "why" }, because.limit ? "a limit" : because.key === null ? "a barrier" : null, because.limit || because.key !== null ? h("code", {}, because.limit ?? because.key) : null, h("span", { class: "soft" }, because.limit ? because.text : `${count(because.ahead)}${because.exact ? "" : "+"} ahead`)),
       holder === null ? null : holder.item ? drawn(queue, holder.item, served) : h("div", { class: "link-card again" }, messageLink(queue, holder.again), h("span", { class: "soft" }, holder.known ? " drawn elsewhere here" : ""))))) : null);
 }
 
@@ -53,8 +53,11 @@ function drawn(queue, { node, why }, served, first = false) {
 export function told(node, served = true) {
   const parts = [];
   if (node.state === "leased") parts.push(`handled${node.consumer ? ` by ${node.consumer}` : ""} for ${lasting(node.held_for)}`);
+  else if (node.state === "ready" && node.limits?.length) parts.push(`nothing else blocks it than ${node.limits.length === 1 ? "a limit" : "limits"}`);
   else if (node.state === "ready") parts.push(served ? "nothing blocks it: the next free worker takes it" : "nothing blocks it, but no worker that serves this queue has announced itself");
   else if (node.state === "held") parts.push("its attempts are used up; it waits until an operator retries, skips or buries it");
+  else if (node.state === "parked" && node.parked) parts.push(`parked for ${lasting(node.parked.since)} on the key ${node.parked.key}${node.parked.paused ? ", which is paused" : ""}; it holds no place until the key opens`);
+  if (node.turn && node.state === "ready") parts.push(`${node.turn.group ? `group ${node.turn.group}` : "without a group"}: ${count(node.turn.ahead)} ${node.turn.ahead === 1 ? "group comes" : "groups come"} first`);
   if (node.due_in !== null && node.due_in !== undefined) parts.push(`due in ${lasting(node.due_in)}`);
   if (node.lease_left !== null && node.lease_left !== undefined) parts.push(`lease left ${lasting(node.lease_left)}`);
   if (node.attempt > 1) parts.push(`attempt ${node.attempt}`);

@@ -5,7 +5,7 @@ import { coarse, count, rate } from "../format.js";
 
 const SHOWN = [
   ["queues", "Queues", count], ["ready", "Ready", count], ["limited", "At a limit", count], ["waiting", "Waiting", count], ["leased", "Leased", count],
-  ["delayed", "Delayed", count], ["backing_off", "Backing off", count], ["held", "Held", count], ["dead", "Dead", count],
+  ["delayed", "Delayed", count], ["backing_off", "Backing off", count], ["held", "Held", count], ["parked", "Parked", count], ["groups", "Groups", count], ["dead", "Dead", count],
   ["put", "Put/s", rate], ["done", "Acked/s", rate], ["oldest_ready", "Oldest ready", (value) => (value ? coarse(value) : "–")],
   ["oldest_waiting", "Oldest waiting", (value) => (value ? coarse(value) : "–")],
 ];
@@ -23,7 +23,7 @@ export function figures() {
         let cell = cells.get(name);
         if (!cell) {
           const dd = h("dd", { class: "figure" });
-          const dot = ["put", "done", "oldest_ready", "oldest_waiting", "queues", "limited"].includes(name) ? null : h("i", { class: "dot", "aria-hidden": "true" });
+          const dot = ["put", "done", "oldest_ready", "oldest_waiting", "queues", "limited", "groups"].includes(name) ? null : h("i", { class: "dot", "aria-hidden": "true" });
           const box = h("div", {}, dd, h("dt", { "data-state": name }, dot, label));
           // In the order of SHOWN, whenever a figure arrives.
           const next = SHOWN.slice(SHOWN.findIndex((one) => one[0] === name) + 1).map((one) => cells.get(one[0])?.box).find(Boolean);

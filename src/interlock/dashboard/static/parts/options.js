@@ -19,3 +19,10 @@ export function optionText(name, value) {
   if (name === "attempts" && number === 0) return "for ever";
   return count(number);
 }
+
+/** The number or the rate of a limit name. */
+export function mostText({ most, interval, burst }) {
+  if (interval === null) return most === null ? "any number" : count(most);
+  const every = interval <= 1 ? `${Number((1 / interval).toPrecision(6))} per s` : `1 per ${lasting(interval)}`;
+  return burst === 1 ? every : `${every}, ${count(burst)} at once`;
+}

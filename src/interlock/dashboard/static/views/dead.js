@@ -1,10 +1,10 @@
-// Final failures: held messages, which keep their keys closed, and dead letters.
+// Final failures: held messages, which keep their keys closed, those parked behind them, and dead letters.
 
 import { get, page, path, post } from "../api.js";
 import { h, show } from "../dom.js";
 import { count, counted, shorten } from "../format.js";
 import { action } from "../parts/action.js";
-import { ago, choice, empty, keyChips, link, messageLink } from "../parts/basics.js";
+import { ago, choice, empty, keyChips, link, messageLink, parkedBehind } from "../parts/basics.js";
 import { confirmed, progressed } from "../parts/dialog.js";
 import { filters } from "../parts/filters.js";
 import { Pages } from "../parts/list.js";
@@ -13,15 +13,23 @@ import { Table } from "../parts/table.js";
 import { ready } from "./messages.js";
 
 const HELD = { retry: ["Retry", "is ready again"], skip: ["Skip", "was skipped"], bury: ["Bury", "is a dead letter now"] };
+const PARKED = { cancel: ["Cancel", "was cancelled"] };
 const DEAD = { requeue: ["Requeue", "was requeued"], discard: ["Discard", "is gone"] };
-const WARNED = { skip: "It is settled without being handled, and its keys are free for the next message.", discard: "Its payload is deleted permanently." };
+const WARNED = { cancel: "It is settled without being handled.", skip: "It is settled without being handled, and its keys are free for the next message.", discard: "Its payload is deleted permanently." };
+const KINDS = [["dead", "Dead letters"], ["held", "Held"], ["parked", "Parked"]];
+const TITLES = { dead: "Dead letters", held: "Held messages", parked: "Parked messages" };
+const NONE = {
+  dead: ["No dead letter", "A message becomes one when its attempts are used up, or a handler rejects it."],
+  held: ["Nothing is held", "A message is held when its attempts are used up and the retry policy says hold. Its keys stay blocked until an operator acts here."],
+  parked: ["Nothing is parked", "Messages put with behind=\"park\" are parked while one of their keys is paused or has a held message. They return when the key opens."],
+};
 
 export function dead(context) {
   const { params: { queue }, query, note, signal, live } = context;
   const top = queueHead(context);
   const place = h("div");
   const bulk = h("span", { class: "actions" });
-  let which = query.get("which") === "held" ? "held" : "dead";
+  let which = KINDS.find(([kind]) => kind === query.get("which"))?.[0] ?? "dead";
   let list = null;
 
   const text = filters([["task", "Task", null], ["error", "Error contains", null]], query, note, () => begin().start());
@@ -29,7 +37,7 @@ export function dead(context) {
   const groups = h("div");
   let group = query.get("group") ?? "";
   const chosen = { element: text.element, values: () => (which === "dead" && group ? { ...text.values(), group } : text.values()) };
-  const deeds = () => (which === "held" ? HELD : DEAD);
+  const deeds = () => ({ held: HELD, parked: PARKED, dead: DEAD })[which];
 
   const button = (what, row) => action(deeds()[what][0], async () => {
     const [, done] = deeds()[what];
@@ -46,7 +54,7 @@ export function dead(context) {
     return [
       { name: "id", label: "Message", head: true, fill: (row) => messageLink(queue, row.id, { "data-open": true }) },
       { name: "task", label: "Task", class: "mono text", text: (row) => row.task ?? "–" },
-      { name: "error", label: "Error", class: "text", fill: (row) => h("span", { title: row.error }, row.error?.split("\n")[0] || "–") },
+      which === "parked" ? { name: "parked", label: "Parked", fill: (row) => parkedBehind(queue, row.parked) } : { name: "error", label: "Error", class: "text", fill: (row) => h("span", { title: row.error }, row.error?.split("\n")[0] || "–") },
       { name: "keys", label: "Keys", fill: (row) => keyChips(queue, row.keys, row.shared, 2) },
       { name: "attempt", label: "Attempts", number: true, text: (row) => row.attempt },
       { name: "put", label: "Put", stamp: (row) => row.put, fill: (row) => ago(row.put) },
@@ -61,7 +69,7 @@ export function dead(context) {
 
   function load(cursor) {
     const wanted = chosen.values();
-    if (which === "held") return get(path("queues", queue, "messages"), { query: { ...wanted, state: "held", cursor, limit: 50 }, signal });
+    if (which !== "dead") return get(path("queues", queue, "messages"), { query: { ...wanted, state: which, cursor, limit: 50 }, signal });
     return get(path("queues", queue, "dead"), { query: { ...wanted, after: cursor, limit: 50 }, signal }).then((found) => ({ ...found, cursor: found.after ?? null }));
   }
 
@@ -87,11 +95,11 @@ export function dead(context) {
 
   /** The number of messages that a change of all matches affects, in words. */
   async function matched(wanted) {
-    const one = which === "held" ? "held message" : "dead letter";
-    if (which === "held") {
+    const one = which === "dead" ? "dead letter" : `${which} message`;
+    if (which !== "dead") {
       const stats = live.queues.get(queue)?.stats;
       const narrowed = Object.values(wanted).some(Boolean);
-      return stats && !narrowed ? counted(stats.held ?? 0, one) : `the ${one}s that match`;
+      return stats && !narrowed ? counted(stats[which] ?? 0, one) : `the ${one}s that match`;
     }
     const found = await get(path("queues", queue, "dead", "errors"), { query: wanted, signal });
     return found.complete ? counted(found.matched, one) : `at least ${counted(found.matched, one)}`;
@@ -99,13 +107,11 @@ export function dead(context) {
 
   function begin() {
     drawGroups();
-    list = new Pages(new Table(columns(), { caption: which === "held" ? "Held messages" : "Dead letters", keyOf: (row) => row.id }), load, {
+    list = new Pages(new Table(columns(), { caption: TITLES[which], keyOf: (row) => row.id }), load, {
       signal,
       none: () => (Object.values(chosen.values()).some(Boolean)
-        ? empty(`No ${which === "held" ? "held message" : "dead letter"} fits these filters`, "Clear one of them to see the others.")
-        : which === "held"
-          ? empty("Nothing is held", "A message is held when its attempts are used up and the retry policy says hold. Its keys stay blocked until an operator acts here.")
-          : empty("No dead letter", "A message becomes one when its attempts are used up, or a handler rejects it.")),
+        ? empty(`No ${which === "dead" ? "dead letter" : `${which} message`} fits these filters`, "Clear one of them to see the others.")
+        : empty(...NONE[which])),
     });
     show(place, h("div", { class: "panel" }, list.element));
     drawBulk();
@@ -123,7 +129,7 @@ export function dead(context) {
     const question = h("div", {}, h("p", {}, narrowed ? `${many} of ${queue} with ${narrowed}.` : `${many} of ${queue}: no filter is set.`),
       h("p", { class: "soft" }, WARNED[what] ?? "They are handled one by one; you can stop in between."));
     if (!(await confirmed(`${text} ${many}?`, question, text, { danger: what === "discard" }))) return null;
-    const step = which === "held" ? heldStep(what, wanted) : deadStep(what, wanted);
+    const step = which === "dead" ? deadStep(what, wanted) : heldStep(what, wanted);
     const { done, failure, stopped } = await progressed(`${text} …`, step);
     list.start();
     if (failure) throw Object.assign(failure, { message: `${failure.message} (${counted(done, "message")} done before)` });
@@ -140,11 +146,11 @@ export function dead(context) {
     };
   }
 
-  /** Held messages have no bulk call: they are read a page at a time. */
+  /** Held and parked messages have no bulk call: they are read a page at a time. */
   function heldStep(what, wanted) {
     let cursor = null;
     return async () => {
-      const found = await get(path("queues", queue, "messages"), { query: { ...wanted, state: "held", cursor, limit: 50 }, signal });
+      const found = await get(path("queues", queue, "messages"), { query: { ...wanted, state: which, cursor, limit: 50 }, signal });
       let done = 0;
       for (const row of found.items) {
         const answer = await post(path("queues", queue, "messages", row.id, what), {}, { signal });
@@ -156,7 +162,7 @@ export function dead(context) {
   }
 
   begin();
-  const kind = choice("Kind", [["dead", "Dead letters"], ["held", "Held"]], which, (value) => {
+  const kind = choice("Kind", KINDS, which, (value) => {
     which = value;
     note({ which: value === "dead" ? "" : value });
     begin().start();

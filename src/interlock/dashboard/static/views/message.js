@@ -17,6 +17,7 @@ const DEEDS = {
   leased: [["revoke", "Revoke", "Its lease ends now. The handler continues, but cannot settle the message, which is redelivered."]],
   backing_off: [["retry", "Retry now"], ["skip", "Skip", SKIPPED], ["bury", "Bury", "It becomes a dead letter, and its keys are free for the next message."], ["cancel", "Cancel", "It is settled without being handled."]],
   held: [["retry", "Retry"], ["skip", "Skip", SKIPPED], ["bury", "Bury", "It becomes a dead letter, and its keys are free for the next message."]],
+  parked: [["cancel", "Cancel", "It is settled without being handled."]],
   dead: [["requeue", "Requeue"], ["discard", "Discard", "Its payload is deleted permanently."]],
 };
 

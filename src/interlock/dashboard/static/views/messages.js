@@ -3,7 +3,7 @@
 import { get, path } from "../api.js";
 import { h } from "../dom.js";
 import { bytes, count, words, STATES } from "../format.js";
-import { ago, badge, empty, keyChips, messageLink } from "../parts/basics.js";
+import { ago, badge, empty, keyChips, messageLink, parkedBehind } from "../parts/basics.js";
 import { filters } from "../parts/filters.js";
 import { Pages } from "../parts/list.js";
 import { queueHead } from "../parts/queuehead.js";
@@ -39,6 +39,7 @@ export function messageColumns(queue, { error = true } = {}) {
     { name: "state", label: "State", stamp: (row) => row.state, fill: (row) => badge(row.state) },
     { name: "task", label: "Task", class: "mono text", text: (row) => row.task ?? "–" },
     { name: "keys", label: "Keys", fill: (row) => keyChips(queue, row.keys, row.shared, 3) },
+    { name: "parked", label: "Parked", class: "minor", stamp: (row) => JSON.stringify(row.parked), fill: (row) => parkedBehind(queue, row.parked) },
     { name: "attempt", label: "Attempt", number: true, text: (row) => count(row.attempt) },
     { name: "put", label: "Put", stamp: (row) => row.put, fill: (row) => ago(row.put) },
     { name: "due", label: "Due", class: "minor", stamp: (row) => row.due, fill: (row) => (row.due && row.state !== "dead" ? ago(row.due) : h("span", { class: "soft" }, "–")) },

@@ -4,16 +4,14 @@ import { get, path, page } from "../api.js";
 import { Chart } from "../diagram/chart.js";
 import { byKey, histogram } from "../diagram/waits.js";
 import { h, setText, show } from "../dom.js";
-import { count, counted, lasting } from "../format.js";
+import { count, counted, lasting, STATES } from "../format.js";
 import { action, change } from "../parts/action.js";
-import { button, empty, link, pairs, panel, refusal } from "../parts/basics.js";
+import { button, empty, link, messageLink, pairs, panel, refusal } from "../parts/basics.js";
 import { figures } from "../parts/figures.js";
-import { optionText } from "../parts/options.js";
+import { mostText, optionText } from "../parts/options.js";
 import { queueHead } from "../parts/queuehead.js";
 import { stallBanner } from "../parts/stall.js";
 import { Table } from "../parts/table.js";
-
-const STATES = ["ready", "waiting", "leased", "delayed", "backing_off", "held", "dead"];
 
 export function queue(context) {
   const { params: { queue: name }, live, signal, query, note, lost } = context;
@@ -27,11 +25,16 @@ export function queue(context) {
   const hotPlace = h("div");
   const paused = h("div");
   const options = h("div", { class: "body" });
+  const limits = limitsTable(name);
+  const more = h("div", { class: "more" });
+  const limited = panel("Limits", h("div", {}, limits.wrapped, more));
+  limited.hidden = true;
   const node = h("div", {}, top.node, trouble, stalled.element, totals.element,
     panel("Who holds what, what waits", chart.element, { actions: chart.controls }),
     h("div", { class: "columns" },
       waits.element,
       panel("Keys with most messages", hotPlace)),
+    limited,
     h("div", { class: "columns" }, panel("Paused keys", paused), panel("Options", options)));
   hotPlace.append(hot.wrapped);
 
@@ -40,7 +43,7 @@ export function queue(context) {
     if (!known) return;
     const { stats, rates } = known;
     const shown = Object.fromEntries(STATES.map((state) => [state, stats[state] ?? 0]));
-    totals.update({ ...shown, limited: stats.limited, put: rates.recent("put"), done: rates.recent("done"), ...Object.fromEntries(["oldest_ready", "oldest_waiting"].map((oldest) => [oldest, stats[oldest] ? Math.max(0, live.now() - stats[oldest] / 1e6) : 0])) });
+    totals.update({ ...shown, limited: stats.limited, groups: stats.groups || undefined, put: rates.recent("put"), done: rates.recent("done"), ...Object.fromEntries(["oldest_ready", "oldest_waiting"].map((oldest) => [oldest, stats[oldest] ? Math.max(0, live.now() - stats[oldest] / 1e6) : 0])) });
   }
 
   let first = true;
@@ -57,6 +60,10 @@ export function queue(context) {
       hot.wrapped.hidden = !found.hot.length;
       if (!found.hot.length && hotPlace.children.length < 2) hotPlace.append(empty("No message has a key now", "Keys are listed here while they have unsettled messages."));
       if (found.hot.length) while (hotPlace.children.length > 1) hotPlace.lastChild.remove();
+      const { items = [], awaited = 0 } = found.limits ?? {};
+      limited.hidden = !items.length;
+      limits.update(items);
+      setText(more, awaited ? `Messages wait for ${counted(awaited, "name")}.` : "No message waits for a limit.");
       drawPaused(paused, name, found.paused.filter(Boolean), load);
       show(options, pairs(Object.entries(found.options).map(([option, value]) => [option, optionText(option, String(value))])));
       if (first) await seed(found.hot, found.stats);
@@ -134,6 +141,20 @@ function hotTable(name, changed) {
       }, { small: true, label: `Pause key ${row.key}` }),
     },
   ], { caption: "Keys with most messages", keyOf: (row) => row.key });
+}
+
+/** Limit names: what is used of each, and how many messages wait for it. */
+function limitsTable(queue) {
+  const some = (value) => (value ? lasting(value) : "–");
+  return new Table([
+    { name: "name", label: "Limit", head: true, class: "mono", text: (row) => row.name },
+    { name: "leased", label: "Leased", number: true, text: (row) => count(row.leased) },
+    { name: "of", label: "Of", text: (row) => mostText(row) },
+    { name: "waiting", label: "Waiting", number: true, text: (row) => count(row.waiting) },
+    { name: "next", label: "Next in", number: true, text: (row) => some(row.next_in) },
+    { name: "closed", label: "Closed for", number: true, text: (row) => some(row.closed_for) },
+    { name: "keeper", label: "Keeper", stamp: (row) => row.keeper, fill: (row) => (row.keeper ? messageLink(queue, row.keeper) : h("span", { class: "soft" }, "–")) },
+  ], { caption: "Limits", keyOf: (row) => row.name });
 }
 
 function drawPaused(place, name, keys, changed) {

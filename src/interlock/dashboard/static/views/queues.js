@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { h, setText, show } from "../dom.js";
-import { coarse, count, rate } from "../format.js";
+import { coarse, count, rate, STATES } from "../format.js";
 import { empty, flag, head, queueLink, refusal } from "../parts/basics.js";
 import { figures } from "../parts/figures.js";
 import { spark } from "../parts/spark.js";
@@ -117,7 +117,7 @@ function badges(row, mark) {
 function summed(all, now) {
   const sum = { queues: all.length, put: 0, done: 0, oldest_ready: 0, oldest_waiting: 0 };
   for (const { stats, rates } of all) {
-    for (const name of ["ready", "waiting", "leased", "delayed", "backing_off", "held", "dead"]) sum[name] = (sum[name] ?? 0) + (stats[name] ?? 0);
+    for (const name of STATES) sum[name] = (sum[name] ?? 0) + (stats[name] ?? 0);
     sum.put += rates.recent("put");
     sum.done += rates.recent("done");
     for (const name of ["oldest_ready", "oldest_waiting"]) sum[name] = Math.max(sum[name], age(stats, now, name));
@@ -133,9 +133,10 @@ function drawAttention(place, all, marks, now) {
     const stall = marks.get(name)?.stall;
     if (stall) why.push(`stalled: ${stall.summary}`);
     if (stats.held) why.push(`${count(stats.held)} held`);
+    if (stats.parked) why.push(`${count(stats.parked)} parked`);
     if (stats.dead) why.push(`${count(stats.dead)} dead`);
     if (age(stats, now) > SLOW) why.push("ready for over a minute");
-    if (why.length) found.push({ name, why: why.join(", "), weight: (stall?.blocked ?? 0) * 100 + (stats.held ?? 0) * 10 + (stats.dead ?? 0) });
+    if (why.length) found.push({ name, why: why.join(", "), weight: (stall?.blocked ?? 0) * 100 + (stats.held ?? 0) * 10 + (stats.dead ?? 0) + (stats.parked ?? 0) });
   }
   found.sort((a, b) => b.weight - a.weight);
   const text = found.slice(0, 6).map((one) => `${one.name} ${one.why}`).join("|") + found.length;
