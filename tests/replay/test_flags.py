@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -176,3 +177,64 @@ def test_limits_that_are_wrong_are_refused(
     with pytest.raises(SystemExit, match="2"):
         main(["replay", banks, *flags])
     assert complaint in capsys.readouterr().err
+
+
+@pytest.fixture
+def tenants(tmp_path: Path) -> str:
+    """20 messages of a loud tenant, and behind them 2 of a quiet one and 1 of none."""
+    lines = [{"id": n, "keys": [], "payload": {"tenant": "loud"}} for n in range(20)]
+    lines += [{"id": 20 + n, "keys": [f"q/{n}"], "tenant": 7} for n in range(2)]
+    return str(written(tmp_path / "tenants.jsonl", [*lines, {"id": 22, "keys": []}]))
+
+
+def test_group_compares_the_waits_of_each_group_with_and_without_turns(
+    replayed: Replayed, tenants: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found: Any = replayed(tenants, "--group", "tenant")["groups"]
+    assert found["groups"] == 3
+    assert [(row["group"], row["messages"]) for row in found["largest"]] == [
+        ("loud", 20),
+        ("7", 2),
+        (None, 1),
+    ]
+    assert 0 < found["index"] <= 1 and 0 < found["index_without"] <= 1
+    assert replayed(tenants)["groups"] is None
+    flags = ["--work", "sleep:0s", "--group", "tenant"]
+    assert main(["replay", tenants, *flags]) == 0
+    said = capsys.readouterr().out
+    assert "\ngroups      3 groups: Jain's index of their throughputs 0." in said
+    assert "\n  no group " in said and "\n  loud " in said
+
+
+def test_group_may_be_a_key_or_its_part_before_a_separator(
+    replayed: Replayed, tenants: str
+) -> None:
+    def groups(field: str) -> set[str | None]:
+        found: Any = replayed(tenants, "--group", field)["groups"]
+        return {row["group"] for row in found["largest"]}
+
+    assert groups("key") == {None, "q/0", "q/1"}
+    assert groups("key/") == {None, "q"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--group", "tenant", "--way", "executor"], "--group with --way executor; allowed"),
+        (["--group", ""], "--group is empty; allowed: a field"),
+    ],
+)
+def test_group_that_is_wrong_is_refused(
+    tenants: str, flags: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["replay", tenants, *flags])
+    assert complaint in capsys.readouterr().err
+
+
+def test_group_that_is_not_text_is_a_bad_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(written(tmp_path / "bad.jsonl", [{"id": 1, "keys": [], "tenant": [1]}]))
+    assert main(["replay", path, "--group", "tenant"]) == 2
+    assert "line 1: tenant is" in capsys.readouterr().err

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli.flags import Flag, positive
 from interlock.errors import InterlockError
 from interlock.explanation import printable_json
+from interlock.replay.groups import grouped, is_of_key
 from interlock.replay.limit_names import limited
 from interlock.replay.trace import Trace, TraceError, read, read_git
 
@@ -45,6 +46,9 @@ FLAGS = (
     Flag("--limits", "run with limits and rates of the queue, such as bank=4,api=10/1s:20, and "
          "report how much longer it takes than without them; a message counts under a name if its "
          "line has it as limit, or if one of its keys begins with it", "LIST"),
+    Flag("--group", "run with groups that take turns, and report how long each waits with and "
+         "without turns: the field of a line, or of its payload, that is the group, such as "
+         "tenant; key: the first key; key/: its part before the first /", "FIELD"),
 )  # fmt: skip
 
 
@@ -82,6 +86,7 @@ def run(given: argparse.Namespace) -> int:
         given.fail("give either TRACE or --git REPO")
     if given.limits and given.way != "queue":
         given.fail(f"--limits with --way {given.way}; allowed: --way queue")
+    _check_group(given)
     _check_picture(given)
     try:
         limits = _limits(given)
@@ -91,6 +96,8 @@ def run(given: argparse.Namespace) -> int:
         trace = _read(given)
         if limits:
             trace = limited(trace, limits)
+        if given.group:
+            trace = grouped(trace, given.group)
     except (TraceError, workload.WorkloadError) as error:
         return _refuse(str(error))
     except OSError as error:
@@ -130,7 +137,8 @@ def _through(urls: list[str]) -> list[Way]:
 def _read(given: argparse.Namespace) -> Trace:
     if given.git is not None:
         return read_git(given.git, skip_bad=given.skip_bad, limit=given.limit)
-    return read(given.trace, skip_bad=given.skip_bad, limit=given.limit)
+    field = None if given.group is None or is_of_key(given.group) else given.group
+    return read(given.trace, skip_bad=given.skip_bad, limit=given.limit, group=field)
 
 
 def _replay(
@@ -148,17 +156,29 @@ def _replay(
 
     progress = Progress(sys.stderr)
 
-    def run_way(one: Way, pool: Pool, limits: Limits | None = None) -> Outcome:
+    def run_way(
+        one: Way, pool: Pool, limits: Limits | None = None, grouped: bool = False
+    ) -> Outcome:
         return measure(
-            one, trace, work, workers=given.workers, pool=pool, progress=progress, limits=limits
+            one,
+            trace,
+            work,
+            workers=given.workers,
+            pool=pool,
+            progress=progress,
+            limits=limits,
+            grouped=grouped,
         )
+
+    in_turns = bool(given.group)
 
     # The whole trace is put in one go: deep queues and long waits are expected here, and the report
     # at the end shows how long messages waited, and for what.
     logging.getLogger("interlock.queue").setLevel(logging.CRITICAL)
     try:
-        outcome, *others = [run_way(one, given.pool, limits) for one in ours]
-        unlimited = run_way(ours[0], given.pool) if limits else None
+        outcome, *others = [run_way(one, given.pool, limits, in_turns) for one in ours]
+        unlimited = run_way(ours[0], given.pool, None, in_turns) if limits else None
+        ungrouped = run_way(ours[0], given.pool, limits) if in_turns else None
         # The other ways use threads and processes; a coroutine runs on a loop of each thread.
         pool: Pool = "process" if given.pool == "process" else "thread"
         # Through an engine: compare with the same queue without one, too.
@@ -179,6 +199,7 @@ def _replay(
         serial_digest=serial_digest(trace.messages),
         limits=limits,
         unlimited=unlimited,
+        ungrouped=ungrouped,
     )
     if given.json:
         print(printable_json(summary, indent=2))
@@ -194,6 +215,17 @@ def _replay(
     ours_kept = [row["violations"] == 0 and row["digest_matches"]
                  for row in (summary, *summary["compared"][1 : 1 + len(others)])]  # fmt: skip
     return 0 if all(ours_kept) else BROKEN
+
+
+def _check_group(given: argparse.Namespace) -> None:
+    if given.group is None:
+        return
+    if given.way != "queue":
+        given.fail(f"--group with --way {given.way}; allowed: --way queue")
+    if not given.group:
+        given.fail("--group is empty; allowed: a field, key, or key and a separator")
+    if given.git is not None and not is_of_key(given.group):
+        given.fail(f"--group {given.group} with --git; allowed: key, key/")
 
 
 def _check_picture(given: argparse.Namespace) -> None:

@@ -49,8 +49,9 @@ def measure(
     pool: Pool = "thread",
     progress: Progress | None = None,
     limits: Limits | None = None,
+    grouped: bool = False,
 ) -> Outcome:
-    """Run the whole trace once in this way, with these limits of the queue.
+    """Run the whole trace once in this way, with these limits of the queue, and with groups or not.
 
     Raises ValueError if the way has no such pool, or the work cannot be sent to its processes.
     Errors of the run itself are raised; handlers' exceptions are counted in `Outcome.failures`.
@@ -64,7 +65,7 @@ def measure(
         # interpreter at its exit (CPython before 3.12.8 and 3.13.1, gh-125451).
         check_picklable(work)
     with _processes(shape.processes) as executor:
-        job = Job(trace.messages, workers, watch, pool, executor, limits)
+        job = Job(trace.messages, workers, watch, pool, executor, limits, grouped)
         # Every way starts with the same heap: none pays for the previous one.
         gc.collect()
         with (progress or Progress()).of(way.name, len(trace.messages), lambda: watch.finished):

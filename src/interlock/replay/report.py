@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from interlock.replay.groups import compared
 from interlock.replay.measure import Outcome
 from interlock.replay.run import Record, Run
 from interlock.replay.trace import Trace
@@ -24,13 +25,14 @@ def summarise(
     serial_digest: str,
     limits: Limits | None = None,
     unlimited: Outcome | None = None,
+    ungrouped: Outcome | None = None,
 ) -> Summary:
     """Return the whole report, in JSON's types. Times are seconds.
 
     `serial_seconds` is the measured time of the serial way when it is among `peers`, else the
     sum of the handlers' durations; `serial_source` says which. `compared` has a row for each way
     that ran, ours first, and is empty when there were no peers. `unlimited` is the same run without
-    the queue's limits.
+    the queue's limits, `ungrouped` the same without groups.
     """
     run, verdict = outcome.run, outcome.verdict
     serial = next((peer.run.seconds for peer in peers if peer.way.name == "serial"), None)
@@ -49,6 +51,7 @@ def summarise(
         "work": work,
         "limits": {name: str(most) for name, most in (limits or {}).items()},
         "unlimited_seconds": None if unlimited is None else unlimited.run.seconds,
+        "groups": None if ungrouped is None else compared(trace.messages, run, ungrouped.run),
         "threads": outcome.shape.threads,
         "processes": outcome.shape.processes,
         "lanes": outcome.shape.lanes,
@@ -117,6 +120,14 @@ def text(summary: Summary, *, color: bool = False) -> str:
             f"limits      {told}: {_times(summary['seconds'], without)} the time without them, "
             f"{without:.3f} s"
         )
+    if summary["groups"] is not None:
+        groups = summary["groups"]
+        lines.append(
+            f"groups      {count(groups['groups'], 'group')}: Jain's index of their throughputs "
+            f"{groups['index']:.2f}, without turns {groups['index_without']:.2f}; "
+            f"{_times(summary['seconds'], groups['seconds_without'])} the time without them, "
+            f"{groups['seconds_without']:.3f} s"
+        )
     if summary["failures"]:
         lines.append(f"failures    {bad}{count(summary['failures'], 'handler')} raised{plain}")
         lines += [f"            {id}: {error}" for id, error in summary["failures_found"]]
@@ -125,6 +136,8 @@ def text(summary: Summary, *, color: bool = False) -> str:
         lines += [f"            {line}" for line in summary["skipped_lines"]]
     if summary["compared"]:
         lines += ["", *_compared_lines(summary["compared"], good, bad, plain)]
+    if summary["groups"] is not None:
+        lines += ["", *_group_lines(summary["groups"])]
     if summary["busiest"]:
         lines += ["", f"{'busiest keys':<42}{'messages':>10}{'held':>10}{'of the time':>13}"]
     for key in summary["busiest"][:SHOWN]:
@@ -177,6 +190,19 @@ def _compared_lines(rows: Sequence[Summary], good: str, bad: str, plain: str) ->
     if any(row["violations"] for row in rows):
         lines.append(
             "  A way that breaks the order may be faster than the limit, because it waits for less."
+        )
+    return lines
+
+
+def _group_lines(groups: Summary) -> list[str]:
+    head = f"{'groups, and waits':<32}{'messages':>10}{'median':>11}{'longest':>11}"
+    lines = [f"{head}{'without: median':>18}{'longest':>11}"]
+    for row in groups["largest"][:SHOWN_GROUPS]:
+        name = "no group" if row["group"] is None else row["group"]
+        without = row["without"]
+        lines.append(
+            f"  {_short(name, 30):<30}{row['messages']:>10,}{row['median']:>9.3f} s"
+            f"{row['longest']:>9.3f} s{without['median']:>16.3f} s{without['longest']:>9.3f} s"
         )
     return lines
 
@@ -267,3 +293,4 @@ def _short(text: str, width: int) -> str:
 
 LISTED = 10
 SHOWN = 5
+SHOWN_GROUPS = 10

@@ -66,6 +66,9 @@ class Message:
     limit: tuple[str, ...] = ()
     """Names of its limits, each once. They count only in a replay with limits."""
 
+    group: str | None = None
+    """Its group. It counts only in a replay with groups."""
+
 
 @dataclass(slots=True)
 class Trace:
@@ -86,16 +89,19 @@ class Trace:
         return found
 
 
-def read(path: str | Path, *, skip_bad: bool = False, limit: int | None = None) -> Trace:
+def read(
+    path: str | Path, *, skip_bad: bool = False, limit: int | None = None, group: str | None = None
+) -> Trace:
     """Read a file of JSON lines, or standard input for "-"; gzip is detected by its content.
 
-    `limit` stops after that many messages. A bad line is a TraceError; with `skip_bad` it is noted
-    in `Trace.skipped` instead. Raises OSError if the file cannot be read.
+    `group` names the field of a line, or of its payload, that has the message's group. `limit`
+    stops after that many messages. A bad line is a TraceError; with `skip_bad` it is noted in
+    `Trace.skipped` instead. Raises OSError if the file cannot be read.
     """
     name = "standard input" if str(path) == "-" else str(path)
     trace = Trace(name if str(path) == "-" else Path(path).name)
     with _open(path) as lines:
-        _gather(trace, _parsed(lines, name), skip_bad, limit)
+        _gather(trace, _parsed(lines, name, group), skip_bad, limit)
     return trace
 
 
@@ -113,8 +119,9 @@ def read_git(repository: str | Path, *, skip_bad: bool = False, limit: int | Non
     return trace
 
 
-def parse(line: bytes) -> Message:
-    """Parse one line as a message. Raises TraceError without file and number."""
+def parse(line: bytes, group: str | None = None) -> Message:
+    """Parse one line as a message, with the group in this field. Raises TraceError without file and
+    number."""
     try:
         found = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
@@ -135,6 +142,7 @@ def parse(line: bytes) -> Message:
     return Message(
         _id(found), keys, shared, _number(found, "time"), found.get("payload"),
         _number(found, "place"), _number(found, "took"), _attempt(found), _keys(found, "limit"),
+        None if group is None else _group(found, group),
     )  # fmt: skip
 
 
@@ -160,7 +168,9 @@ def _gather(
             del messages[limit:]
 
 
-def _parsed(lines: IO[bytes], name: str) -> Iterator[Message | TraceError]:
+def _parsed(
+    lines: IO[bytes], name: str, group: str | None = None
+) -> Iterator[Message | TraceError]:
     seen: dict[str, int] = {}
     attempts: dict[str, int] = {}
     number = 0
@@ -182,7 +192,7 @@ def _parsed(lines: IO[bytes], name: str) -> Iterator[Message | TraceError]:
         if not line.strip():
             continue
         try:
-            message = parse(line)
+            message = parse(line, group)
         except TraceError as error:
             yield TraceError(f"{where}: {error}")
             continue
@@ -312,6 +322,13 @@ def _keys(found: dict[str, Any], name: str, *, needed: bool = False) -> tuple[st
     if isinstance(value, str | int) and not isinstance(value, bool):
         return (_key(value, name),)
     raise TraceError(f"{name} is {_kind(value)}; allowed: str, int, or a list of them")
+
+
+def _group(found: dict[str, Any], field: str) -> str | None:
+    payload = found.get("payload")
+    inner = payload.get(field) if isinstance(payload, dict) else None
+    value = found.get(field, inner)
+    return None if value is None else _key(value, field)
 
 
 def _key(value: object, where: str) -> str:

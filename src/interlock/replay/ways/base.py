@@ -50,6 +50,13 @@ class Job:
     limits: Limits | None = None
     """Limits of the queue; None: it has none, and the names of messages do not count."""
 
+    grouped: bool = False
+    """Messages have their groups; otherwise none has one."""
+
+    def group(self, index: int) -> str | None:
+        """Return the group of a message."""
+        return self.messages[index].group if self.grouped else None
+
     def names(self, index: int) -> tuple[str, ...] | None:
         """Return the limit names of a message."""
         return None if self.limits is None else self.messages[index].limit

@@ -35,7 +35,13 @@ def run(job: Job) -> None:
         note, put = job.watch.put, queue.put
         for index, message in enumerate(job.messages):
             note(index)
-            put(index, keys=message.keys, shared=message.shared, limit=job.names(index))
+            put(
+                index,
+                keys=message.keys,
+                shared=message.shared,
+                limit=job.names(index),
+                group=job.group(index),
+            )
         queue.shutdown()
 
     def stop() -> None:
@@ -64,7 +70,11 @@ async def _run_on_loop(job: Job) -> None:
         for index, message in enumerate(job.messages):
             job.watch.put(index)
             await queue.aio.put(
-                index, keys=message.keys, shared=message.shared, limit=job.names(index)
+                index,
+                keys=message.keys,
+                shared=message.shared,
+                limit=job.names(index),
+                group=job.group(index),
             )
             if index % FED_AT_ONCE == FED_AT_ONCE - 1:
                 await asyncio.sleep(0)

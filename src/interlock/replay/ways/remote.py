@@ -86,7 +86,7 @@ def _run(queue: RemoteQueue[int], job: Job) -> None:
                 with feeding:
                     if stopped:
                         return
-                    queue.put_many(some, keys=keys, shared=shared, limit=job.names)
+                    queue.put_many(some, keys=keys, shared=shared, limit=job.names, group=job.group)
             queue.seal()
         except ShutDown:
             # It was closed on a thread, whose error is more informative.
