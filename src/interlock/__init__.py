@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from interlock.app.job import Job
     from interlock.app.keyspec import KeySet, KeySpec
     from interlock.app.middleware import Handling, Middleware, Sending
+    from interlock.app.run import Run
     from interlock.app.task import AsyncTask, Task, TaskDecorator
     from interlock.client.faces.aio_client import AsyncClient
     from interlock.client.faces.aio_lease import AsyncRemoteLease
@@ -184,6 +185,7 @@ __all__ = [
     "Roots",
     "Row",
     "RowBusy",
+    "Run",
     "SchemaMismatch",
     "Seconds",
     "Sending",
@@ -293,6 +295,7 @@ _LOADED_WHEN_ASKED_FOR = {
     "Roots": "interlock.roots",
     "Row": "interlock.table.row",
     "RowBusy": "interlock.errors",
+    "Run": "interlock.app.run",
     "SchemaMismatch": "interlock.errors",
     "Seconds": "interlock.retry",
     "Sending": "interlock.app.middleware",

@@ -145,8 +145,9 @@ def test_a_wrong_option_is_named(options: dict[str, Any], kind: type[Exception],
 @pytest.mark.parametrize("option", ["limit", "group"])
 @pytest.mark.parametrize("name", [b"\xff", "\ud800", ""])
 def test_a_name_that_is_not_text_is_refused(name: Any, option: str) -> None:
+    options: dict[str, Any] = {option: lambda: name}
     with App("memory://") as own:
-        send = own.task(**{option: lambda: name})(report).send
+        send = own.task(**options)(report).send
         with pytest.raises(ValueError, match=option) as caught:
             send()
         assert not isinstance(caught.value, UnicodeError)

@@ -21,6 +21,7 @@ class MemoryHarness:
         "25_the_only_handler_waits_for_a_result_that_it_would_make_itself": _RESULTS,
         "25_a_handler_that_waits_for_a_result_that_needs_its_own_slot": _RESULTS,
         "25_a_result_that_another_handler_makes_is_waited_for": _RESULTS,
+        30: "the queue in one process has no runs; its consumers have get_many",
         "11_changed_bounds_hold_for_what_comes": "its options are given where it is made",
     }
 

@@ -25,6 +25,8 @@ class Handed:
     payload: str
     exclusive: tuple[str, ...]
     shared: tuple[str, ...]
+    rides: bool
+    """It waits for the message before it, with which it is leased."""
 
     def ack(self) -> list[Argument]:
         return ["ACK", self.token, self.id]
@@ -73,7 +75,10 @@ def leased(reply: Sequence[str]) -> Leased:
         middle = at + 6 + int(exclusive)
         end = middle + int(shared)
         keys, readers = tuple(reply[at + 6 : middle]), tuple(reply[middle:end])
-        messages.append(Handed(token, id, sequence or id, int(attempt), payload, keys, readers))
+        rides = attempt.startswith("+")
+        number = int(attempt.removeprefix("+"))
+        one = Handed(token, id, sequence or id, number, payload, keys, readers, rides)
+        messages.append(one)
         at = end
     assert at == len(reply)
     return Leased(token, deadline, next_due, messages)

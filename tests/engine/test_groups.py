@@ -238,6 +238,27 @@ def test_a_queue_without_groups_executes_the_same_commands_as_before_it_had_some
     assert commands_per_call(queue, 0, 64) == plain
 
 
+def test_a_turn_that_is_longer_than_a_lower_weight_ends_with_its_next_message(queue: Queue) -> None:
+    queue.call("configure", "WEIGHTS", "a=5")
+    queue.put(*[message(f"a{n}", group="a") for n in range(8)])
+    assert len(queue.payloads(4)) == 4
+    queue.call("configure", "CHANGE", "WEIGHTS", "a=2")
+    assert queue.payloads(2) == ["a4", "a5"]
+    queue.put(*[message(f"b{n}", group="b") for n in range(2)])
+    # One message of the next turn is used, and not one more.
+    assert queue.payloads(4) == ["a6", "b0", "a7", "b1"]
+
+
+def test_parked_messages_use_no_turn_of_those_without_a_group(queue: Queue) -> None:
+    queue.call("configure", "BEHIND", "park")
+    queue.put(
+        *[message(text, [key]) for text, key in (("first", "a"), ("second", "a"), ("third", "b"))]
+    )
+    queue.put(message("grouped", ["c"], group="acme"))
+    queue.call("pause", "a")
+    assert queue.payloads(1) == ["third"]
+
+
 def test_a_restored_message_and_a_dead_letter_keep_their_groups(queue: Queue) -> None:
     item = ["mark", "waiting", 1, 0, "", *message("one", group="acme")]
     queue.call("restore", 10**9, *item)

@@ -111,6 +111,24 @@ def backoffs_that_end_while_delays_do(both: Both) -> None:
     both.tick(30)
 
 
+def runs_that_expire_together(both: Both) -> None:
+    both.put(2_100, lambda n: message("", [f"k{n % 3}"], run="1024:a"))
+    for _ in range(3):
+        assert both.call("lease", "", 0, 0, 1, 20, "any+")[3] == b"700"
+    both.tick(20)
+
+
+def runs_whose_messages_may_not_fit_into_a_call(both: Both) -> None:
+    keys = [f"k{n}" for n in range(100)]
+    for _ in range(2):
+        both.put(30, lambda n: message("", keys if n % 2 else keys[::-1], run="1024:a"))
+    assert both.call("lease", "", 0, 0, 9, 20, "any+")[3] == b"40"
+    both.put(1_800, lambda _: message("", ["other"], run="1000:a"))
+    both.put(3, lambda n: message("", [f"plain {n}"]))
+    assert both.call("lease", "", 0, 0, 9, 20, "keyed+")[3] == b"1003"
+    both.tick(20)
+
+
 @pytest.mark.parametrize(
     "prepare",
     [
@@ -120,6 +138,8 @@ def backoffs_that_end_while_delays_do(both: Both) -> None:
         what_stands_behind_a_barrier,
         messages_of_a_key_that_was_paused,
         backoffs_that_end_while_delays_do,
+        runs_that_expire_together,
+        runs_whose_messages_may_not_fit_into_a_call,
     ],
 )
 def test_work_left_by_a_bounded_call_is_finished_alike_on_both_servers(

@@ -18,6 +18,7 @@ from interlock import (
     Middleware,
     Retry,
     RetryAfter,
+    Run,
     Sending,
     Task,
     Worker,
@@ -66,6 +67,18 @@ async def wait(number: int) -> str:
     return str(number)
 
 
+@app.task(keys="customer:{orders.customer}", run=100)
+def book(orders: Run[Order]) -> None:
+    assert_type(orders[0], Order)
+    orders.done(len(orders))
+
+
+@app.task(keys="customer:{orders.customer}", run=100)
+async def abook(orders: Run[Order]) -> None: ...
+
+
+assert_type(book.send(Order(1, "ada")), Job[None])
+assert_type(abook.send(Order(1, "ada")), Job[None])
 assert_type(count.send(1), Job[int])
 assert_type(wait.send(1), Job[str])
 

@@ -22,7 +22,14 @@ from interlock.app.options import checked
 from interlock.app.place import NoPlace, place_for_pool
 from interlock.app.reach import Reach, check_engine
 from interlock.app.row import AnyOutbox
-from interlock.app.task import AsyncTask, Task, TaskDecorator, TransactionDecorator, decorator
+from interlock.app.task import (
+    AsyncTask,
+    RunDecorator,
+    Task,
+    TaskDecorator,
+    TransactionDecorator,
+    decorator,
+)
 from interlock.app.timetable import Args, Cron, Every, Kwargs, Missed, Schedule, Timetable
 from interlock.app.timetable.declaration import decorator as timetable_decorator
 from interlock.errors import EngineUnavailable
@@ -140,28 +147,21 @@ class App:
     ) -> TransactionDecorator: ...  # fmt: skip
     @overload
     def task(
-        self,
-        fn: None = None,
-        /,
-        *,
-        name: str | None = None,
-        keys: KeySpec = (),
-        shared: KeySpec = (),
-        limit: KeySpec = (),
-        group: KeySpec = (),
-        behind: Behind | None = None,
-        queue: str = "default",
-        retry: Retry | None = None,
-        timeout: Seconds | None = None,
-        result_ttl: Seconds = 0,
-        quiet: bool = False,
-        priority: int = 0,
-        barrier: bool = False,
+        self, fn: None = None, /, *, run: int, keys: KeySpec = (), shared: KeySpec = (),
+        name: str | None = None, limit: KeySpec = (), group: KeySpec = (),
+        behind: Behind | None = None, queue: str = "default", retry: Retry | None = None,
+        timeout: Seconds | None = None, quiet: bool = False, priority: int = 0,
         expires: Seconds | None = None,
-        coalesce: KeySpec = (),
-        debounce: Seconds | None = None,
-        longest: Seconds | None = None,
-    ) -> TaskDecorator: ...
+    ) -> RunDecorator: ...  # fmt: skip
+    @overload
+    def task(
+        self, fn: None = None, /, *, name: str | None = None,
+        keys: KeySpec = (), shared: KeySpec = (), limit: KeySpec = (), group: KeySpec = (),
+        behind: Behind | None = None, queue: str = "default", retry: Retry | None = None,
+        timeout: Seconds | None = None, result_ttl: Seconds = 0, quiet: bool = False,
+        priority: int = 0, barrier: bool = False, expires: Seconds | None = None,
+        coalesce: KeySpec = (), debounce: Seconds | None = None, longest: Seconds | None = None,
+    ) -> TaskDecorator: ...  # fmt: skip
     def task(
         self,
         fn: Any = None,
@@ -185,6 +185,7 @@ class App:
         coalesce: KeySpec = (),
         debounce: Seconds | None = None,
         longest: Seconds | None = None,
+        run: int | None = None,
     ) -> Any:
         """Make a task of a function, or of a coroutine function.
 
@@ -215,6 +216,8 @@ class App:
                 not handled, a send replaces its arguments. No barrier, dedup string or outbox.
             debounce, longest: seconds after the last send of a name until its call takes its place,
                 and after the first send at most. Default: none.
+            run: 2 to 1,024; the function takes a ``Run``: up to this many calls with the same keys
+                that follow each other on all of them. No barrier, coalescing, result or outbox.
 
         Raises:
             TypeError, ValueError: an argument is of a wrong type or out of its range, a template
@@ -224,7 +227,7 @@ class App:
             self, name=name, keys=keys, shared=shared, limit=limit, group=group,
             behind=behind, queue=queue, retry=retry, timeout=timeout, result_ttl=result_ttl,
             quiet=quiet, priority=priority, barrier=barrier, expires=expires,
-            transaction=transaction, coalesce=coalesce, debounce=debounce, longest=longest,
+            transaction=transaction, coalesce=coalesce, debounce=debounce, longest=longest, run=run,
         )  # fmt: skip
         return made if fn is None else made(fn)
 

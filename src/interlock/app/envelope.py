@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from interlock.app.run import item_of
 from interlock.errors import PayloadError
 from interlock.runtime.limits import MAX_PAYLOAD
 from interlock.worker.message.tasks import UnknownVersion
@@ -75,7 +76,7 @@ class Types:
         self._rest: tuple[str, Any] | None = None
         self._rest_named: Any = None
         for each in signature.parameters.values():
-            decoder = _decoder(hints.get(each.name, Any))
+            decoder = _decoder(item_of(hints.get(each.name, Any)))
             if each.kind is kinds.VAR_POSITIONAL:
                 self._rest = (each.name, decoder)
             elif each.kind is kinds.VAR_KEYWORD:

@@ -12,9 +12,11 @@ from interlock.app.late import Pools
 from interlock.app.lifespan import Lifespan
 from interlock.app.middleware import Handling, Hooks
 from interlock.app.row import ROW, AnyOutbox
+from interlock.app.run import Run
+from interlock.errors import PayloadError
 from interlock.failure import Expired
 from interlock.retry import Retry
-from interlock.worker.message.execution import Invocation, TaskLease
+from interlock.worker.message.execution import Invocation, RunProgress, TaskLease
 from interlock.worker.message.scope import Scope
 from interlock.worker.message.tasks import NotHere, PlainCall, UnknownTask, head
 
@@ -63,7 +65,14 @@ class AppTasks:
                 raise NoOutbox
             found: Invocation = outbox.invocation(task, self._hooks, self._retry, lease, read)
             return found
+        if task.declared.run is not None:
+            return RunInvoked(task, self._hooks, self._retry, lease, read)
         return Invoked(task, self._hooks, self._retry, lease, read)
+
+    def takes_runs(self, queue: str) -> bool:
+        """See ``interlock.worker.message.tasks.Tasks``."""
+        declared = [task.declared for task in self._tasks.values()]
+        return any(one.run is not None and one.queue == queue for one in declared)
 
     def keys_of(self, payload: bytes) -> tuple[list[bytes], list[bytes]]:
         """See ``interlock.worker.message.tasks.Tasks``."""
@@ -103,7 +112,7 @@ class AppTasks:
         """See ``interlock.worker.message.tasks.Tasks``."""
         task, sent = invocation._task, invocation._read
         declared, count = task.declared, len(sent.args)
-        if declared.transaction is not None:
+        if declared.transaction is not None or declared.run is not None:
             return
         if declared.timeout is not None or declared.result_ttl > 0 or sent.kwargs:
             return
@@ -189,15 +198,27 @@ class Invoked:
     @property
     def call(self) -> envelope.Call:
         """The arguments, decoded. Raises PayloadError."""
+        return self.sent
+
+    @property
+    def sent(self) -> envelope.Call:
+        """The arguments as they were sent. Raises PayloadError."""
         return self._task.types.decode(self._read)
 
+    def handled(self, ended: bool) -> list[tuple[TaskLease, envelope.Call]]:
+        """Return the messages that are done, and their arguments; ``ended``: it has returned."""
+        return [(self._lease, self.call)] if ended else []
+
     def _check_expiry(self) -> None:
-        """Raise Expired if the message's time is over by the engine's clock: an id is the time of
+        """Raise Expired if the message's time is over; see ``_check_age``."""
+        self._check_age(self._lease, self._read)
+
+    def _check_age(self, lease: TaskLease, read: envelope.Envelope) -> None:
+        """Raise Expired if a message's time is over by the engine's clock: an id is the time of
         the put, in µs. The time that it waited here, leased ahead, is added."""
-        limit = self._read.expires
+        limit = read.expires
         if limit is None:
             return
-        lease = self._lease
         age = self._before_put + (lease._leased_at - lease.id) / 1e6
         if lease._received is not None:
             age += time.monotonic() - lease._received
@@ -215,3 +236,87 @@ class Invoked:
         if self._task.declared.result_ttl > 0:
             return envelope.encode_result(self.task, result)
         return None
+
+
+class RunInvoked(Invoked):
+    """One call of a task that takes runs, for all messages of a run."""
+
+    __slots__ = ("_progress", "_run")
+
+    def __init__(
+        self,
+        task: Any,
+        hooks: Hooks,
+        retry: Retry,
+        lease: TaskLease,
+        read: envelope.Envelope,
+    ) -> None:
+        super().__init__(task, hooks, retry, lease, read)
+        self._run: Run[Any] | None = None
+        if lease.run is None:
+            # A message without others.
+            lease.run = RunProgress()
+        # Its own: after a timeout the lease no longer has it.
+        self._progress = lease.run
+
+    def run(self) -> bytes | None:
+        """See ``Invoked``."""
+        if self._items:
+            super().run()
+        self._progress.finish()
+        return None
+
+    async def arun(self) -> bytes | None:
+        """See ``Invoked``."""
+        if self._items:
+            await super().arun()
+        self._progress.finish()
+        return None
+
+    @property
+    def call(self) -> envelope.Call:
+        """The list, as the only argument. Raises PayloadError."""
+        return envelope.Call((self._items,))
+
+    @property
+    def _items(self) -> Run[Any]:
+        if self._run is None:
+            self._run = self._gathered()
+        return self._run
+
+    def _gathered(self) -> Run[Any]:
+        """Decode the messages; the list ends before one that cannot be decoded, which is then
+        leased by itself. Raises PayloadError for the first."""
+        progress, items, places = self._progress, [], []
+        messages = [self._lease, *progress.riders]
+        for at, lease in enumerate(messages):
+            try:
+                read = self._read if at == 0 else self._read_rider(lease)
+                self._check_age(lease, read)
+                items.append(self._task.types.decode(read).args[0])
+                places.append(at)
+            except Expired as expired:
+                progress.expired[at] = str(expired)
+            except (NotHere, PayloadError):
+                if at == 0:
+                    raise
+                progress.cut(at)
+                break
+        return Run._of(items, [messages[at] for at in places], places, progress)
+
+    def _read_rider(self, lease: TaskLease) -> envelope.Envelope:
+        read = envelope.read(lease.payload)
+        if read.task != self.task:
+            raise NotHere(f"calls the task {read.task!r}")
+        self._task.parameters.check(read.args, read.kwargs)
+        lease.task = read.task
+        return read
+
+    def handled(self, ended: bool) -> list[tuple[TaskLease, envelope.Call]]:
+        """See ``Invoked``; those that were reported as done, if the handler has raised."""
+        count = len(self._items) if ended else self._progress.reported
+        each = list(zip(self._items.messages, self._items, strict=True))
+        return [(lease, envelope.Call((item,))) for lease, item in each[:count]]
+
+    def _check_expiry(self) -> None:
+        """Each message was checked by itself."""

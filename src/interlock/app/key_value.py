@@ -18,6 +18,8 @@ from typing import Any
 
 import msgspec
 
+from interlock.app.run import item_of
+
 __all__ = ["ALLOWED", "NoField", "element", "fits", "hint_of", "key_value", "type_name"]
 
 ALLOWED = "str, int, UUID, date, datetime, an enum of str or int"
@@ -122,13 +124,15 @@ def hint_of(function: Any, argument: str) -> Any:
     yet: a class may follow later in the module."""
     found = getattr(inspect.unwrap(function), "__annotations__", {}).get(argument, UNKNOWN)
     if not isinstance(found, str):
-        return found
+        return item_of(found)
     try:
-        return typing.get_type_hints(
-            types.SimpleNamespace(__annotations__={argument: found}),
-            globalns=getattr(inspect.unwrap(function), "__globals__", {}),
-            include_extras=True,
-        )[argument]
+        return item_of(
+            typing.get_type_hints(
+                types.SimpleNamespace(__annotations__={argument: found}),
+                globalns=getattr(inspect.unwrap(function), "__globals__", {}),
+                include_extras=True,
+            )[argument]
+        )
     except Exception:
         # An annotation is an expression of the program, and may raise anything.
         return UNKNOWN

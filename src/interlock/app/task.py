@@ -23,8 +23,9 @@ from interlock.app.job import Job
 from interlock.app.keyspec import KeySet, KeySpec, Rule, rule
 from interlock.app.middleware import Sending
 from interlock.app.parameters import Parameters
+from interlock.app.run import Run, check_signature
 from interlock.retry import Retry, Seconds, seconds, whole
-from interlock.runtime.concurrency import Behind, checked_behind
+from interlock.runtime.concurrency import Behind, checked_behind, checked_run
 
 if TYPE_CHECKING:
     from interlock.app.app import App
@@ -33,6 +34,7 @@ __all__ = ["AsyncTask", "Task", "TaskDecorator"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class Declared:
     """Seconds after the last send of its coalescing name until a call takes its place."""
     longest: float | None = None
     """Seconds after the first send, beyond which ``debounce`` delays no call."""
+    run: int | None = None
+    """Number of calls that the function is given as a list; None: it is given one call."""
 
 
 @dataclass(slots=True)
@@ -235,6 +239,11 @@ class _Sendable(Generic[P, R]):
 
     __qualname__: str  # update_wrapper sets it
 
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.declared.run is None:
+            return self.function(*args, **kwargs)
+        return self.function(Run(self._bound(args, kwargs).arguments.values()))
+
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
         if not kwargs and self._placed is not None and len(args) == len(self._placed):
             given = dict(zip(self._placed, args, strict=True))
@@ -319,6 +328,8 @@ class _Sendable(Generic[P, R]):
                 options |= {"debounce": declared.debounce, "longest": declared.longest}
         if self._behind is not None:
             options["behind"] = self._behind
+        if declared.run is not None:
+            options |= {"run": declared.run, "label": self.name}
         return Ready(payload, sending, options)
 
     def _limit_names(self, bound: inspect.BoundArguments) -> list[str]:
@@ -349,8 +360,8 @@ class Task(_Sendable[P, R]):
     is_async = False
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function, here and now."""
-        found: R = self.function(*args, **kwargs)
+        """Call the function, here and now; one that takes runs, with a list of this one."""
+        found: R = self._called(args, kwargs)
         return found
 
 
@@ -360,8 +371,8 @@ class AsyncTask(_Sendable[P, R]):
     is_async = True
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        """Call the function, here and now."""
-        found: Coroutine[Any, Any, R] = self.function(*args, **kwargs)
+        """Call the function, here and now; one that takes runs, with a list of this one."""
+        found: Coroutine[Any, Any, R] = self._called(args, kwargs)
         return found
 
 
@@ -388,6 +399,18 @@ class TransactionDecorator(Protocol):
     def __call__(self, fn: Callable[Concatenate[Any, P], R], /) -> Task[P, R]: ...
 
 
+class RunDecorator(Protocol):
+    """The decorator that ``app.task(run=...)`` gives: a call has one argument, and the function is
+    given a list of them."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
+        self, fn: Callable[[Run[T]], Coroutine[Any, Any, object]], /
+    ) -> AsyncTask[[T], None]: ...
+    @overload
+    def __call__(self, fn: Callable[[Run[T]], object], /) -> Task[[T], None]: ...
+
+
 def decorator(
     app: App,
     *,
@@ -409,6 +432,7 @@ def decorator(
     coalesce: KeySpec = (),
     debounce: Seconds | None = None,
     longest: Seconds | None = None,
+    run: int | None = None,
 ) -> TaskDecorator:
     """See ``App.task``."""
     for argument, value in (("name", name), ("queue", queue)):
@@ -435,6 +459,10 @@ def decorator(
         other = "barrier" if barrier else "transaction"
         raise ValueError(f"task(): coalesce with {other}; allowed: one of them")
 
+    others = {"barrier": barrier, "coalesce": coalesce != (), "transaction": transaction,
+              "result_ttl": kept}  # fmt: skip
+    most = None if run is None else _run(run, bool(keys or shared), others)
+
     def make(fn: Any) -> Any:
         if isinstance(fn, _Sendable):
             raise TypeError(f"task(): {fn!r} is already a task; decorate the function once")
@@ -448,7 +476,7 @@ def decorator(
         kind: type[Any] = AsyncTask if inspect.iscoroutinefunction(fn) else Task
         declared = Declared(
             called, queue, retry, revoked, kept, bool(quiet), urgent, bool(barrier), lifetime,
-            transaction, *times,
+            transaction, *times, most,
         )  # fmt: skip
         made = kind(app, fn, declared, keys, shared, limit, group, behind, coalesce)
         app._add(made)
@@ -461,6 +489,8 @@ def decorator(
 def _signature(function: Callable[..., Any], declared: Declared) -> inspect.Signature:
     """Return the signature of a call, which has no connection. Raises TypeError."""
     found = inspect.signature(function)
+    if declared.run is not None:
+        check_signature(declared.name, found)
     if declared.transaction is None:
         return found
     parameters = list(found.parameters.values())
@@ -489,6 +519,17 @@ def _debounced(
     if most < delay:
         raise ValueError(f"task(): longest is {most}; allowed: debounce ({delay}) or more")
     return delay, most
+
+
+def _run(run: object, keyed: bool, others: dict[str, object]) -> int:
+    """Check the number of a task that takes runs. Raises TypeError and ValueError."""
+    most = checked_run(run, "task()")
+    if not keyed:
+        raise ValueError("task(): run without keys; the messages of a run have the same keys")
+    for name, value in others.items():
+        if value:
+            raise ValueError(f"task(): run with {name}; allowed: one of them")
+    return most
 
 
 def _lifetime(value: Seconds, name: str) -> float:

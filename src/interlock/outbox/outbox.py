@@ -264,6 +264,11 @@ class Outbox:
                 f"{call}: task {task.name!r} has coalesce; allowed: a task without, for each row "
                 "of an outbox is handled"
             )
+        if task.declared.run is not None:
+            raise ValueError(
+                f"{call}: task {task.name!r} has run; allowed: a task without, for each row of an "
+                "outbox is handled by itself"
+            )
         return task
 
     def _failed(self, sends: list[Any], error: BaseException) -> None:

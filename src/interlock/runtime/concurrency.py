@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 from interlock.runtime.limits import (
+    MAX_BATCH,
     MAX_COUNT,
     MAX_LIMIT_NAMES,
     MAX_LIMITS,
@@ -24,6 +25,8 @@ Names = str | Iterable[str]
 Behind = Literal["wait", "bury", "cancel", "park"]
 """The outcome for a message while it waits on a key behind a failure."""
 
+MAX_LABEL = 256
+"""Bytes of the label of a run."""
 _BETWEEN = "\x1f"
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -260,6 +263,33 @@ def checked_behind(behind: object, call: str) -> Behind:
         if behind == word:
             return cast(Behind, word)
     raise ValueError(f"{call}: behind is {behind!r}; allowed: wait, bury, cancel or park")
+
+
+def checked_run(run: object, call: str) -> int:
+    """Return the number of messages of a run. Raises TypeError, ValueError."""
+    if not isinstance(run, int) or isinstance(run, bool):
+        raise TypeError(f"{call}: run is {type(run).__name__}; allowed: int")
+    if not 2 <= run <= MAX_BATCH:
+        raise ValueError(f"{call}: run is {run}; allowed: 2 to {MAX_BATCH:,}")
+    return int(run)
+
+
+def run_text(run: object, label: object, call: str) -> str:
+    """Return the run of a message in the form of the engines: ``N:LABEL``.
+
+    Raises:
+        TypeError: the number is not an int, or the label not a str.
+        ValueError: the number is not 2 to 1,024, or the label has more than 256 bytes.
+    """
+    if not isinstance(label, str):
+        raise TypeError(f"{call}: label is {type(label).__name__}; allowed: str")
+    if run is None and label:
+        raise ValueError(f"{call}: label without run")
+    if len(label.encode()) > MAX_LABEL:
+        raise ValueError(
+            f"{call}: label has {len(label.encode())} bytes; allowed: up to {MAX_LABEL}"
+        )
+    return "" if run is None else f"{checked_run(run, call)}:{label}"
 
 
 def is_limit_name(name: str) -> bool:

@@ -52,7 +52,7 @@ MAX_REQUESTS = 16
 """Requests that wait for one worker; beyond it the oldest is dropped."""
 MAX_WALKED = 2000
 """Messages that one call counts behind others."""
-LAYOUT = 6
+LAYOUT = 7
 """Version of the stored layout: see counters.lua, and tests/engine/stored when it changes."""
 MAX_CALL = 50_331_648
 """Bytes of payloads, or of results, in one call of a client. With the maximum of keys, dedup

@@ -148,6 +148,9 @@ GAUGES = (
     ),
     gauge("results", "results kept"),
     gauge("result_bytes", "bytes of the results kept", "Kept", "results"),
+    gauge(
+        "riding", "leased messages that wait for the one before them in their run", "Kept", "riding"
+    ),
     # /wire
 )
 COUNTERS = (

@@ -212,7 +212,8 @@ class Worker:
             from interlock.worker.reports.audit_journal import AuditJournal
 
             audit.follow(name, queue, AuditJournal.of(self._url, name))
-        return Source(name, queue, kind, length, self._owner)
+        runs = self._owner.state.tasks.takes_runs(name)
+        return Source(name, queue, kind, length, self._owner, runs)
 
     def wait_until_ready(self, timeout: Seconds | None = None) -> bool:
         """Wait until the engine has answered for each queue and, with a pool of processes, one of

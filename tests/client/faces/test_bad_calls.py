@@ -59,7 +59,11 @@ BAD: list[tuple[str, tuple[Argument, ...], str]] = [
     ("lease", ("c", 0, 0, 1_025, LONG, "any"), "BADARG il1_lease: count is '1025'"),
     ("lease", ("c", 0, 0, 1, 0, "any"), "BADARG il1_lease: duration is '0'"),
     ("lease", ("c", 0, 0, 1, HUGE, "any"), "BADARG il1_lease: duration is"),
-    ("lease", ("c", 0, 0, 1, LONG, "all"), "BADARG il1_lease: kind is not any, keyed or unkeyed"),
+    (
+        "lease",
+        ("c", 0, 0, 1, LONG, "all"),
+        "BADARG il1_lease: kind is not any, keyed, unkeyed, any+ or keyed+",
+    ),
     ("settle", (*SETTLE, "ack", 5, 6), "BADARG il1_settle: settlements[1] is not ACK, DONE, NACK"),
     (
         "settle",

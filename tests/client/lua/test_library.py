@@ -116,7 +116,7 @@ def test_the_version_reports_wire_hash_and_features(connection: redis.Redis) -> 
     features = [
         b"keys=1024",
         b"release=" + __version__.encode(),
-        b"layout=6",
+        b"layout=7",
         b"events",
         b"larger",
         b"deepest",

@@ -72,3 +72,12 @@ class Hooks:
 
     def move(self) -> None:
         raise NotImplementedError
+
+    def ride(self, head: Entry, taken: list[Entry], kind: str) -> bool:
+        raise NotImplementedError
+
+    def promote(self, head: Entry) -> None:
+        raise NotImplementedError
+
+    def part(self, head: Entry) -> None:
+        raise NotImplementedError

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from scripts.wire.declaration import declared
 from tests.engine.naive.hooks import Hooks
+from tests.engine.naive.policy import backoff, history
 
 QUEUED, LEASED, BACKING_OFF, DELAYED, HELD = "queued", "leased", "backing_off", "delayed", "held"
 PARKED = "parked"
@@ -103,11 +104,16 @@ class Entry:
     """Number of puts that replaced its payload."""
     latest: int = 0
     """Until when a debounce may delay it; 0: for ever."""
+    head: Entry | None = None
+    """The message behind which it is leased, as one of its run."""
 
     def __post_init__(self) -> None:
         if "LIMIT" in self.options:
             names = sorted(set(self.options["LIMIT"].split(BETWEEN)))
             self.options["LIMIT"] = BETWEEN.join(names)
+        if "RUN" in self.options:
+            most, _, label = self.options["RUN"].partition(":")
+            self.options["RUN"] = f"{int(most)}:{label}"
         self.barrier = self.options.get("BARRIER") == "1"
         self.keys = [*self.exclusive, *self.shared]
 
@@ -136,7 +142,8 @@ class Entry:
         return [str(len(self.exclusive)), str(len(self.shared)), *self.keys]
 
     def told_attempt(self) -> str:
-        return f"{'-' if self.options.get('QUIET') == '1' else ''}{self.attempt}"
+        quiet = "-" if self.options.get("QUIET") == "1" else ""
+        return f"{'+' if self.head else ''}{quiet}{self.attempt}"
 
     def told_bytes(self) -> int:
         return sum(len(text) for text in (self.payload, self.error, *self.keys))
@@ -250,8 +257,10 @@ class Model(Hooks):
     def apply_due(self) -> None:
         self.end_watch()
         self.begin_moves()
-        expired = [entry for entry in self.line if entry.state == LEASED and entry.due <= self.now]
+        heads = [entry for entry in self.line if entry.state == LEASED and not entry.head]
+        expired = [entry for entry in heads if entry.due <= self.now]
         for entry in sorted(expired, key=lambda e: (e.due, e.id)):
+            self.part(entry)
             self.counts["leases_expired"] += 1
             self.happened("lease_expired", entry, entry.token)
             entry.silent = entry.silent + 1 if entry.told == "nothing" else 0
@@ -412,6 +421,7 @@ class Model(Hooks):
 
     def ready(self, kind: str, count: int) -> Iterator[Entry]:
         """Set aside what is paused or has no room, when it comes up."""
+        kind = kind.rstrip("+")
         kinds = {"any": (True, False), "keyed": (True,), "unkeyed": (False,)}[kind]
         front = [] if self.halted else [e for e in self.in_front() if e.keyed in kinds]
         while count:
@@ -437,10 +447,12 @@ class Model(Hooks):
             taken.append(entry)
             # Later ones find its slots taken.
             entry.state = LEASED
-            self.take_turn(entry, kind)
+            self.take_turn(entry, kind.rstrip("+"))
             entry.forget_wait()
             self.charge(entry)
             if entry.suspect or sum(len(one.payload) for one in taken) >= TOLD:
+                break
+            if kind.endswith("+") and not self.ride(entry, taken, kind.rstrip("+")):
                 break
         if not taken:
             if self.sealed and not self.unsettled():
@@ -478,7 +490,7 @@ class Model(Hooks):
 
     def _settle_one(self, verb: str, token: str, id: str, *rest: str) -> str:
         entry = self.find(id)
-        if entry is None or entry.state != LEASED or str(entry.token) != token:
+        if entry is None or entry.state != LEASED or str(entry.token) != token or entry.head:
             if entry is not None and str(entry.suspect) == token:
                 entry.suspect = entry.silent = 0
             return "LEASELOST"
@@ -486,6 +498,10 @@ class Model(Hooks):
             delay, error, name, counts = rest
             self.closed[name] = max(self.closed.get(name, 0), self.now + int(delay))
             verb, rest = ("NACK", (delay, error)) if counts == "1" else ("DEFER", (delay,))
+        if verb in ("ACK", "DONE", "DROP"):
+            self.promote(entry)
+        else:
+            self.part(entry)
         if verb in ("ACK", "DONE"):
             self.counts["acks"] += 1
             self.happened("ack", entry, entry.token)
@@ -528,27 +544,11 @@ class Model(Hooks):
         entry.returned = True
 
     def add_error(self, entry: Entry, error: str) -> None:
-        text = error.translate({0x1E: " ", 0x1F: " "})
-        kept = [f"{text}\x1f{entry.attempt}\x1f{self.now}"]
-        for older in entry.error.split("\x1e") if entry.error else ():
-            if len("\x1e".join([*kept, older])) > MOST["MAX_HISTORY"]:
-                break
-            kept.append(older)
-        entry.error = "\x1e".join(kept)
+        entry.error = history(entry.error, error, entry.attempt, self.now, MOST["MAX_HISTORY"])
 
     def backoff(self, entry: Entry) -> int:
-        first, factor, longest = (
-            int(self.option(name, entry)) for name in ("FIRST", "FACTOR", "LONGEST")
-        )
-        plain = float(first)
-        for _ in range(1, min(entry.attempt, 1001)):
-            plain *= factor / 1000
-        whole = int(min(plain, longest))
-        if self.option("JITTER", entry) == "0":
-            return whole
-        half = whole // 2
-        part = ((entry.id % 16777213) * 40503 + entry.attempt * 9973) % 65536 / 65536
-        return half + int((whole - half) * part)
+        names = ("FIRST", "FACTOR", "LONGEST", "JITTER")
+        return backoff(entry.id, entry.attempt, *[int(self.option(n, entry)) for n in names])
 
     def give_up(self, entry: Entry, error: str, then: str) -> str:
         self.add_error(entry, error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tests.engine.naive.coalesce import CoalescedModel
 from tests.engine.naive.groups import checked_weights
 from tests.engine.naive.limits import checked_limits
 from tests.engine.naive.model import (
@@ -16,9 +15,10 @@ from tests.engine.naive.model import (
     Refused,
     Spec,
 )
+from tests.engine.naive.runs import RunsModel
 
 
-class OperatedModel(CoalescedModel):
+class OperatedModel(RunsModel):
     def configure(self, arguments: list[str]) -> list[str]:
         self.apply_due()
         mode = arguments[0] if arguments[:1] in (["CHANGE"], ["REPLACE"]) else None
@@ -63,7 +63,10 @@ class OperatedModel(CoalescedModel):
         entry = self.find(id)
         if entry is None or entry.state != LEASED or token not in (None, str(entry.token)):
             return ["0"]
+        if entry.head:
+            return ["0"]
         self.counts["revoked"] += 1
+        self.part(entry)
         if then == "retry":
             self.fail(entry, None, "revoked")
         elif then == "skip":
@@ -124,7 +127,17 @@ class OperatedModel(CoalescedModel):
         if self.sealed:
             raise Refused("SEALED")
         payload = entry.payload if edited is None else edited
-        stays = ("PRIORITY", "BARRIER", "RESULT", "QUIET", "LIMIT", "GROUP", "BEHIND", *POLICY)
+        stays = (
+            "PRIORITY",
+            "BARRIER",
+            "RESULT",
+            "QUIET",
+            "LIMIT",
+            "GROUP",
+            "BEHIND",
+            "RUN",
+            *POLICY,
+        )
         options = tuple((name, text) for name, text in entry.options.items() if name in stays)
         spec = Spec(payload, keys, shared, options)
         self.room(1, len(payload), len(payload), [spec])

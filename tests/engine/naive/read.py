@@ -20,7 +20,17 @@ from tests.engine.naive.model import (
 from tests.engine.naive.operate import OperatedModel
 
 OPTIONS = tuple(option.name for option in WIRE.message if option.name != "DELAY")
-KEPT_OF_THE_DEAD = ("PRIORITY", "BARRIER", "RESULT", "QUIET", "LIMIT", "GROUP", "BEHIND", *POLICY)
+KEPT_OF_THE_DEAD = (
+    "PRIORITY",
+    "BARRIER",
+    "RESULT",
+    "QUIET",
+    "LIMIT",
+    "GROUP",
+    "BEHIND",
+    "RUN",
+    *POLICY,
+)
 SHOWN_BEFORE_A_BARRIER = 10
 NAMED = WIRE.limits["MAX_NAMED"].of("redis")
 NAMED_BYTES = WIRE.limits["MAX_NAMED_BYTES"].of("redis")
@@ -53,6 +63,7 @@ class ReadModel(OperatedModel):
                 else 0
             ),
             "oldest_waiting": self.oldest_waiting(),
+            "riding": sum(entry.head is not None for entry in self.line),
             "full": int(not self.has_room(1, 1)),
         }
         reply: list[str] = []
@@ -207,7 +218,8 @@ class ReadModel(OperatedModel):
             (name, walk.name(self.leased_with(name) if self.lacks_slot(name, entry) else []))
             for name in self.full_names(entry)
         ]
-        blockers = self._blockers(entry, walk) if entry.state == QUEUED else []
+        waits = entry.state == QUEUED or entry.head
+        blockers = self._blockers(entry, walk) if waits else []
         age = str(max(self.now - entry.id, 0))
         told = [str(entry.id), self.state(entry), str(entry.attempt), age, *times]
         told += [str(len(paused)), *paused, str(len(full))]

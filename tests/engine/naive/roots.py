@@ -18,7 +18,7 @@ class RootsModel(CarriedModel):
         for entry in self.line:
             leased_for = self.now - entry.given
             if entry.state in (HELD, BACKING_OFF) or (
-                entry.state == LEASED and leased_for >= int(duration)
+                entry.state == LEASED and not entry.head and leased_for >= int(duration)
             ):
                 depth = sum(
                     len(self.lane(key)) - len(self.front(key)) + len(self.parked_under(key))
@@ -61,7 +61,9 @@ class RootsModel(CarriedModel):
         ready."""
         next_one = self.next_one(self.offered())
         in_front = [next_one] if next_one else []
-        waiting = {e.sequence: e for e in self.line if self.state(e) == "waiting"}
+        waiting = {e.sequence for e in self.line if self.state(e) == "waiting"}
+        if not waiting:
+            return 0
         found = [e for e in in_front if self.halted]
         for entry in self.line:
             if entry.state in (LEASED, HELD, BACKING_OFF) or entry in in_front:
@@ -73,7 +75,8 @@ class RootsModel(CarriedModel):
             if entry.barrier:
                 found += [entry] if self.blocked(entry) else self.line[at + 1 : at + 2]
                 break
-        assert all(entry.sequence in waiting for entry in found)
+        # One of a run waits for the one before it, too.
+        assert all(entry.sequence in waiting or entry.head for entry in found)
         return min((entry.sequence for entry in found), default=0)
 
 

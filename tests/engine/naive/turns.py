@@ -65,6 +65,12 @@ class CheckedModel(WatchedModel):
         # Its own slots are not taken yet.
         entry.state = QUEUED
         in_front = self.in_front()
+        if entry.head is not None:
+            # It is behind that one, and no other choice was made.
+            for name in entry.names:
+                assert not self.refuses(name, entry), "leased in a run beyond a limit"
+            entry.state = "leased"
+            return
         assert entry in in_front, "granted although something holds it up"
         fit = [e for e in in_front if kind == "any" or (kind == "keyed") == e.keyed]
         others = [one for one in fit if one is not entry and self.could_go(one)]
@@ -92,6 +98,7 @@ class CheckedModel(WatchedModel):
 
     def grant(self, consumer: str, count: int, duration: int, kind: str) -> list[str]:
         reply = super().grant(consumer, count, duration, kind)
+        kind = kind.removesuffix("+")
         if reply[0] == "":
             # Nothing was left out.
             for one in [] if self.halted else self.in_front():
@@ -101,7 +108,7 @@ class CheckedModel(WatchedModel):
         return reply
 
     def check_leases(self) -> None:
-        leased = [entry for entry in self.line if entry.state == "leased"]
+        leased = [e for e in self.line if e.state == "leased" and e.head is None]
         for entry in leased:
             for other in self.line:
                 if other.sequence < entry.sequence:

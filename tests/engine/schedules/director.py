@@ -198,6 +198,21 @@ class Director:
                 made.append([verb, token, id, *rest])
         return made
 
+    def _run(self, step: tuple[str, int, int, list[Pick]]) -> None:
+        """The first messages of a run are acknowledged in order, and the next one is settled."""
+        consumer, pick, count, picks = step
+        heads = [e for e in self.model.line if e.state == LEASED and not e.head]
+        if not heads:
+            return
+        head = next(filter(self.model.riders, heads), heads[pick % len(heads)])
+        run = [head, *self.model.riders(head)]
+        made = [["ACK", str(head.token), str(one.id)] for one in run[:count]]
+        for (verb, _, rest), one in zip(picks, run[count:], strict=False):
+            made.append([verb, str(head.token), str(one.id), *rest])
+        if made:
+            flat = [part for one in made for part in one]
+            self._numbered("settle", consumer, flat, lambda: self._settled(made))
+
     def _settled(self, made: list[list[str]]) -> list[str]:
         answers = self.model.settle(made)
         self.tally["LEASELOST"] += answers.count("LEASELOST")
@@ -342,8 +357,10 @@ class Director:
                 self._call("result", [one, "0"], model.result(one))
         elif pick % 4 == 2:
             self._roots(pick, id, key, limit)
-            self._call("explain", ["id", id, most], model.explain("id", id, limit))
-            self._call("explain", ["key", key, most], model.explain("key", key, limit))
+            # In lanes as deep as those of runs, Redis counts what is ahead of no more than these.
+            few = min(limit, 10)
+            self._call("explain", ["id", id, str(few)], model.explain("id", id, few))
+            self._call("explain", ["key", key, str(few)], model.explain("key", key, few))
         else:
             # This and join apply what is due; the other two do not.
             self._call("configure", [], model.configure([]))
@@ -367,13 +384,13 @@ class Director:
                 told = model.scan_larger(least, state)
                 arguments = ["0", "1000", "larger", least, *([state] if state else [])]
                 self._call("scan", arguments, told)
-            few = ("leased", "backing_off", "held", "delayed")[pick // 4 % 4]
+            rare = ("leased", "backing_off", "held", "delayed")[pick // 4 % 4]
             for least, state in (
                 ("0", None),
                 ("0", "waiting"),
                 ("0", "ready"),
-                ("0", few),
-                (id, few),
+                ("0", rare),
+                (id, rare),
             ):
                 told = model.scan_front(limit, least, state)
                 arguments = ["0", most, "front", least, *([state] if state else [])]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.engine.naive.model import WIRE, Spec
 NAMES = ("bank", "host:a", "host:b", "free")
 """Of limits."""
 GROUPS = ("acme", "big", "bit", "c\xff")
+NAMING = ("COALESCE", "DEBOUNCE", "WITHIN")
 KEYS = ("a", "b", "c", "d", "e", "f")
 COALESCED = {
     "p": ((), (), ()),
@@ -62,6 +64,12 @@ WRONG: list[tuple[str, str, list[str]]] = [
         "put",
         ["", "0", "0", "p", "0", "0", "3", "DELAY", "1", "DEBOUNCE", "1", "COALESCE", "a"],
     ),
+    ("BADARG", "put", ["", "0", "0", "p", "1", "0", "1", "k", "RUN", "1:a"]),
+    ("BADARG", "put", ["", "0", "0", "p", "1", "0", "1", "k", "RUN", "1025:a"]),
+    ("BADARG", "put", ["", "0", "0", "p", "1", "0", "1", "k", "RUN", "3"]),
+    ("BADARG", "put", ["", "0", "0", "p", "1", "0", "1", "k", "RUN", "+3:a"]),
+    ("BADARG", "put", ["", "0", "0", "p", "1", "0", "1", "k", "RUN", "2:" + "x" * 260]),
+    ("BADARG", "lease", ["", "0", "0", "1", "1", "unkeyed+"]),
     ("BADARG", "configure", ["LIMITS", "bank"]),
     ("BADARG", "configure", ["LIMITS", "bank=0"]),
     ("BADARG", "configure", ["LIMITS", "=1"]),
@@ -215,6 +223,8 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         return choice(["park", "park", "park", "bury", "cancel", "wait"])
 
     coalesced = choice([0, 0.2, 0.5])
+    # Where there are runs, many messages have the same few keys.
+    running = choice([0, 0.5, 0.9])
 
     def limits() -> str:
         tried = {"bank": "1124", "host:*": "123", "host:b": "1", "*": "125", "free": "2"}
@@ -239,7 +249,10 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "FACTOR": (0.1, lambda: choice([1_000, 1_500, 3_333])),
         "LONGEST": (0.1, lambda: choice([0, 5, 100, 10**15])),
         "JITTER": (0.1, lambda: choice([0, 1])),
-        "THEN": (0.8 if behind else 0.2, lambda: choice(["dead", "hold", "hold"])),
+        "THEN": (
+            0.1 if running > 0.5 else 0.8 if behind else 0.2,
+            lambda: choice(["dead", "hold", "hold"]),
+        ),
     }
     own: Makes = {
         "PRIORITY": (0.25, lambda: choice([1, -1, 100, -100, 0])),
@@ -250,6 +263,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "RESULT": (0.25, lambda: choice([0, 5, 50, 10_000])),
         "BARRIER": (0.02 if limited > 0.5 or grouped > 0.5 else 0.12, lambda: choice([0, 1, 1])),
         "QUIET": (0.12, lambda: choice([0, 1, 1])),
+        "RUN": (running, lambda: choice(["3:a", "3:a", "03:a", "3:b", "100:a", "2:"])),
         "LIMIT": (limited, lambda: "\x1f".join(rng.choices(NAMES, k=choice([1, 1, 2, 3])))),
         "GROUP": (grouped, lambda: choice(GROUPS)),
         "BEHIND": (behind / 2, value),
@@ -282,9 +296,12 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         options = () if plain else chosen(own)
         counts = [0, 0, 0, 1, 2] if limited > 0.5 or grouped > 0.5 else [0, 1, 1, 2, 3, 5]
         named = rng.choices(KEYS[: choice([2, 6])], k=choice(counts))
+        if chance() < running:
+            plain, named = False, choice([["a"], ["c"], ["a", "b"], ["b", "a"], ["b"], ["d"]])
+            options = chosen({**own, "BARRIER": (0, list), "PRIORITY": (0.05, lambda: 1)})
         if ("BARRIER", "1") in options:
             named = []
-        cut = len(named) if plain else rng.randint(0, len(named))
+        cut = len(named) if plain or chance() < running else rng.randint(0, len(named))
         made = Spec(payload(), tuple(named[:cut]), tuple(named[cut:]), options)
         return coalescing(made) if chance() < coalesced else made
 
@@ -350,15 +367,30 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
 
     def wanted() -> list[str]:
         kind = choice(["any", "any", "any", "keyed", "unkeyed"])
+        if kind != "unkeyed" and running and chance() < 0.7:
+            kind += "+"
         return [
             wait(),
             choice("1124") if chance() < 0.8 else "30",
-            choice(["1", "20", "1000", "5000000"]),
+            choice(["1", "20", "1000", "5000000"] if chance() >= running else ["20", "5000000"]),
             kind,
         ]
 
+    def run() -> tuple[str, int, int, list[Pick]]:
+        return who(), pick(), choice([0, 1, 2, 9, 9]), picks(0)
+
     def put() -> tuple[str, str, list[Spec]]:
-        return who(), wait(), [spec() for _ in range(choice([1, 1, 1, 2, 5]))]
+        made = [spec() for _ in range(choice([1, 1, 1, 2, 5]))]
+        if chance() < running:
+            # One of them may have what ends a run.
+            left = {"DEDUP", "BARRIER", "RUN", "DELAY", "PRIORITY", *NAMING}
+            options = tuple(pair for pair in made[-1].options if pair[0] not in left)
+            options = options if chance() < 0.2 else ()
+            keys = choice([("a",), ("b",), ("c",), ("d",), ("a", "b"), ("b", "a")])
+            shared = choice([(), (), ("e",)])
+            alike = Spec("", keys, shared, (*options, ("RUN", choice(["4:a", "100:a"]))))
+            made += [replace(alike, payload=payload()) for _ in range(choice([2, 4, 7]))]
+        return who(), wait(), made
 
     def together() -> tuple[str, list[Spec], int, bool]:
         # Some of them alone are refused: one with a barrier and a key, for instance.
@@ -458,6 +490,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "together": (4, together),
         "lease": (16, lambda: (who(), wanted())),
         "settle": (14, lambda: (who(), picks(1))),
+        "run": (50 if running > 0.5 else 16 if running else 0, run),
         "next": (18, lambda: (who(), wanted(), picks(0))),
         "extend": (8, lambda: (pick(), choice(["1", "5", "30"]), choice([[], ["waiting"]]))),
         "tick": (14, lambda: choice([1, 1, 3, 9, 25, 200, 1_000_000])),
@@ -466,8 +499,9 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "window": (2, lambda: (pick(), choice([0, 1]))),
         "again": (4, who),
         "stale": (1, who),
-        "operate": (11, operate),
-        "direct": (8, direct),
+        # A held message, or a pause, stops the few keys of runs.
+        "operate": (3 if running > 0.5 else 11, operate),
+        "direct": (2 if running > 0.5 else 8, direct),
         "clock": (12 if set_ways else 0, clock),
         "restore": (0 if set_ways[1:] else 2, restored),
         "events": (8 if watch else 0, events),

@@ -149,8 +149,10 @@ def test_a_queue_has_a_layout_that_older_libraries_refuse_only_while_they_would_
     assert number_of(queue.connection, queue.key) == 4
     queue.put(message("three", coalesce="p"))
     assert number_of(queue.connection, queue.key) == 6
+    queue.put(message("four", ["k"], run="2:send"))
+    assert number_of(queue.connection, queue.key) == 7
     leased = {one.payload: one for one in queue.lease().messages}
-    for payload, number in (("three", 4), ("two", 3)):
+    for payload, number in (("four", 6), ("three", 4), ("two", 3)):
         queue.ack_all([leased[payload]])
         assert number_of(queue.connection, queue.key) == number
 

@@ -29,6 +29,7 @@ use crate::key::KeyRef;
 use crate::queue::calls::carry::Carried;
 use crate::queue::calls::coalesce::{Coalesce, Coalescing, Differs, Needs};
 use crate::queue::calls::engine::EngineSide;
+use crate::queue::calls::runs::Runs;
 use crate::queue::parts::barrier::Barriers;
 use crate::queue::parts::counts::{Counts, Happened};
 use crate::queue::parts::dead::DeadLetters;
@@ -101,6 +102,7 @@ pub struct Scheduler<P> {
     pub(super) counts: Counts,
     pub(super) dedup: Dedup,
     pub(super) coalescing: Coalescing,
+    pub(super) runs: Runs,
     pub(super) dead: DeadLetters<P>,
     pub(super) engine: EngineSide<P>,
     pub(super) feed: Feed,
@@ -135,6 +137,8 @@ pub struct Put<'a> {
     pub coalesce: Option<&'a Coalesce<'a>>,
     /// The outcome for it behind a failure; `None`: as the queue says (clause 31).
     pub behind: Option<Behind>,
+    /// The number of messages of its run and the label, as `100:send`; empty: none (clause 30).
+    pub run: &'a [u8],
 }
 
 /// The reason why a put was refused; the queue is as it was.
@@ -204,6 +208,7 @@ impl<P> Scheduler<P> {
             parked: Parked::default(),
             backoffs: Timers::default(),
             coalescing: Coalescing::default(),
+            runs: Runs::default(),
             numbers: Numbers::new(),
             counts: Counts::default(),
             engine: EngineSide::default(),
@@ -404,6 +409,9 @@ impl<P> Scheduler<P> {
         }
         if let Some(behind) = put.behind {
             self.set_own_behind(message, behind);
+        }
+        if !put.run.is_empty() {
+            self.enter_run(message, put.run);
         }
         if let Some(carried) = carried {
             self.set_carried(message, carried);

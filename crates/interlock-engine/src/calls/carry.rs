@@ -87,6 +87,7 @@ fn tell_dead(dead: &Dead<Body>, told: &mut Strings) {
         group: &dead.group,
         coalesced: None,
         behind: dead.behind,
+        run: &dead.run,
     };
     let options = given.told();
     told.number((dead.keys.len() - shared) as u64);

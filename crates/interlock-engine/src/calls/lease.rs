@@ -15,12 +15,14 @@ use crate::wire::limits::*;
 /// The lease that a call asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// Number of messages. If the limit of bytes ended the lease, this becomes the number actually leased: so the
+    /// Number of messages, without those that follow one in its run. If the limit of bytes ended the lease, this becomes the number actually leased: so the
     /// journal records the outcome and not the limit.
     pub count: usize,
     /// µs.
     pub duration: u64,
     pub kind: Kind,
+    /// The consumer takes runs (clause 30).
+    pub runs: bool,
     /// Limit of payload bytes: the message that reaches it is the last.
     pub bytes: u64,
 }
@@ -28,13 +30,15 @@ pub struct Wanted {
 pub fn read<A: Args + ?Sized>(from: &mut Reader<'_, A>) -> Read<Wanted> {
     let count = from.natural(1, MAX_BATCH as u64, || "count".into())? as usize;
     let duration = from.natural(1, MAX_SPAN, || "duration".into())?;
-    let kind = match from.take(|| "kind".into())? {
-        b"any" => Kind::Any,
-        b"keyed" => Kind::Keyed,
-        b"unkeyed" => Kind::Unkeyed,
-        _ => return from.bad(|| "kind".into(), "is not any, keyed or unkeyed"),
+    let (kind, runs) = match from.take(|| "kind".into())? {
+        b"any" => (Kind::Any, false),
+        b"keyed" => (Kind::Keyed, false),
+        b"unkeyed" => (Kind::Unkeyed, false),
+        b"any+" => (Kind::Any, true),
+        b"keyed+" => (Kind::Keyed, true),
+        _ => return from.bad(|| "kind".into(), "is not any, keyed, unkeyed, any+ or keyed+"),
     };
-    Ok(Wanted { count, duration, kind, bytes: MAX_TOLD as u64 })
+    Ok(Wanted { count, duration, kind, runs, bytes: MAX_TOLD as u64 })
 }
 
 impl Queue {
@@ -49,12 +53,14 @@ impl Queue {
     ) -> bool {
         let mut grants = std::mem::take(&mut self.grants);
         grants.clear();
-        let Wanted { count, duration, kind, bytes } = *wanted;
+        let Wanted { count, duration, kind, runs, bytes } = *wanted;
         let s = &mut self.scheduler;
-        let most = Most { messages: count, keys: MAX_BATCH_KEYS, bytes };
+        let with_riders = if runs { MAX_BATCH } else { 0 };
+        let most = Most { messages: count, with_riders, keys: MAX_BATCH_KEYS, bytes };
         let handed = s.lease_batch(kind, most, duration, consumer, &mut grants);
         if let Some(handed) = handed {
-            if handed.is_cut {
+            // Riders are not in the number: the limit of bytes ends a replay where it ended this call.
+            if handed.is_cut && !runs {
                 wanted.count = grants.len();
             }
             // About what a short message takes; once, and not as often as it grows.
@@ -133,7 +139,9 @@ fn tell_all(
 #[inline]
 fn tell(scheduler: &Scheduler<Body>, grant: &Grant, out: &mut Vec<u8>) {
     let (sequence, body, keys, quiet) = scheduler.granted(grant);
-    reply::message(out, grant.id, (sequence != grant.id).then_some(sequence), grant.attempt, quiet);
+    let (behind, sequence) =
+        (scheduler.is_rider(grant), (sequence != grant.id).then_some(sequence));
+    reply::message(out, grant.id, sequence, grant.attempt, (behind, quiet));
     reply::text(out, &body.data);
     // The counts precede the keys, and are known after them.
     let at = out.len();

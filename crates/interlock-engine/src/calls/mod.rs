@@ -219,10 +219,10 @@ impl Queue {
     }
 
     /// Reads the number of messages a call asks for. A journal record has the number that was leased, so
-    /// limits are not applied again.
+    /// limits are not applied again, but where riders are not in that number.
     fn wanted<A: Args + ?Sized>(&self, from: &mut Reader<'_, A>, cx: &Context<'_>) -> Read<Wanted> {
         let mut wanted = lease::read(from)?;
-        if cx.replays {
+        if cx.replays && !wanted.runs {
             wanted.bytes = u64::MAX;
         }
         Ok(wanted)
@@ -280,7 +280,7 @@ impl Queue {
             call.as_bytes(),
             count.as_bytes(),
             duration.as_bytes(),
-            kind_name(wanted.kind),
+            kind_name(wanted.kind, wanted.runs),
         ];
         cx.record(self, Recorded::Granted, &args);
     }
@@ -479,10 +479,12 @@ pub fn settles(answers: Option<&[Answer]>) -> bool {
     answers.is_some_and(|all| all.iter().any(|&answer| answer != Answer::Lost))
 }
 
-fn kind_name(kind: Kind) -> &'static [u8] {
-    match kind {
-        Kind::Any => b"any",
-        Kind::Keyed => b"keyed",
-        Kind::Unkeyed => b"unkeyed",
+fn kind_name(kind: Kind, runs: bool) -> &'static [u8] {
+    match (kind, runs) {
+        (Kind::Any, false) => b"any",
+        (Kind::Keyed, false) => b"keyed",
+        (Kind::Any, true) => b"any+",
+        (Kind::Keyed, true) => b"keyed+",
+        (Kind::Unkeyed, _) => b"unkeyed",
     }
 }

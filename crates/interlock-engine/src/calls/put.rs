@@ -45,10 +45,11 @@ pub const OVERHEAD: u64 = 120;
 pub const KEY_OVERHEAD: u32 = 96;
 /// Bytes that a retry policy of its own takes, and that a dedup string takes beside itself.
 const OF_A_POLICY: u32 = 112;
-/// Bytes that limit names take beside themselves, and a group, and a coalescing name.
+/// Bytes that limit names take beside themselves, and a group, a coalescing name and a run.
 const OF_LIMITS: u32 = 128;
 const OF_A_GROUP: u32 = 128;
 const OF_A_NAME: u32 = 160;
+const OF_A_RUN: u32 = 128;
 const OF_A_STRING: u64 = 144;
 /// Arguments for which room is made before they are read, at most.
 const ROOM: usize = 1 << 12;
@@ -69,7 +70,7 @@ impl Message<'_> {
             };
             let policy = if said.retry.is_some() { OF_A_POLICY } else { 0 };
             let named = with(said.group, OF_A_GROUP) + with(said.coalesce.name, OF_A_NAME);
-            policy + with(&said.limit, OF_LIMITS) + named
+            policy + with(&said.limit, OF_LIMITS) + named + with(said.run, OF_A_RUN)
         });
         OVERHEAD as u32 + self.key_bytes + said
     }

@@ -89,6 +89,7 @@ impl Queue {
             oldest_ready: self.scheduler.oldest_ready().unwrap_or(0),
             oldest_waiting: self.scheduler.oldest_waiting().unwrap_or(0),
             full: self.scheduler.room(1, 1).is_err().into(),
+            riding: self.scheduler.riding(),
         };
         figures::named(&self.scheduler.counts(), &others)
     }
@@ -296,6 +297,7 @@ impl Queue {
             group: self.scheduler.group(seen),
             coalesced: self.scheduler.coalesced(seen),
             behind: seen.behind,
+            run: self.scheduler.run(seen),
         };
         let options = given.told();
         told.number(exclusive);

@@ -100,10 +100,17 @@ pub fn placed(out: &mut Vec<u8>, id: u64, outcome: u8) {
 }
 
 /// Appends what a lease begins a message with: its id, its sequence if that is another number, its
-/// attempt, with a minus before it if it is quiet.
+/// attempt, with a plus before it if it is a rider of its run, and a minus if it is quiet.
 #[inline]
-pub fn message(out: &mut Vec<u8>, id: u64, sequence: Option<u64>, attempt: u32, quiet: bool) {
-    if let (Some(digits), None, 0..10, false) = (sixteen(id), sequence, attempt, quiet) {
+pub fn message(
+    out: &mut Vec<u8>,
+    id: u64,
+    sequence: Option<u64>,
+    attempt: u32,
+    marks: (bool, bool),
+) {
+    let usual = (false, false);
+    if let (Some(digits), None, 0..10, true) = (sixteen(id), sequence, attempt, marks == usual) {
         let mut strings = *b"$16\r\n................\r\n$0\r\n\r\n$1\r\n0\r\n";
         strings[5..21].copy_from_slice(&digits);
         strings[33] += attempt as u8;
@@ -114,9 +121,11 @@ pub fn message(out: &mut Vec<u8>, id: u64, sequence: Option<u64>, attempt: u32, 
         Some(sequence) => number(out, sequence),
         None => empty(out),
     }
-    match quiet {
-        true => text(out, format!("-{attempt}").as_bytes()),
-        false => number(out, attempt.into()),
+    match marks {
+        (true, true) => text(out, format!("+-{attempt}").as_bytes()),
+        (true, false) => text(out, format!("+{attempt}").as_bytes()),
+        (false, true) => text(out, format!("-{attempt}").as_bytes()),
+        (false, false) => number(out, attempt.into()),
     }
 }
 

@@ -25,6 +25,9 @@ pub struct Others {
     pub oldest_waiting: u64,
     /// 1 if there is no room for a message of one byte, else 0.
     pub full: u64,
+    /// Riders: leased messages that wait for the one before them in their run (clause 30); `leased`
+    /// contains them.
+    pub riding: u64,
 }
 
 /// Returns all figures by their names.
@@ -65,5 +68,6 @@ pub fn named(counts: &Stats, others: &Others) -> Vec<(&'static str, u64)> {
         ("groups", counts.groups),
         ("parked", counts.parked),
         ("coalesced", counts.coalesced),
+        ("riding", others.riding),
     ]
 }

@@ -17,6 +17,9 @@ pub const MAX_BATCH: usize = 1024;
 /// Keys of one put or one lease, all its messages together.
 pub const MAX_BATCH_KEYS: usize = 4096;
 
+/// Bytes of a message's run: a number and a label.
+pub const MAX_RUN: usize = 261;
+
 /// Pairs of name and value of one message.
 pub const MAX_OPTIONS: u64 = 24;
 

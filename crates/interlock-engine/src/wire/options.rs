@@ -161,6 +161,9 @@ pub enum MessageOption {
     /// µs from the first put of its name on, beyond which no `DEBOUNCE` delays the message. Without
     /// `DEBOUNCE` it is `BADARG`.
     Within,
+    /// Its run (clause 30), `N:LABEL`, N from 2 to {MAX_BATCH}: a consumer that takes runs may be
+    /// leased up to N - 1 following messages with it.
+    Run,
     /// Maximum number of attempts; 0 for no limit (clause 10).
     Attempts,
     /// First backoff, µs.
@@ -178,7 +181,7 @@ pub enum MessageOption {
 }
 
 impl MessageOption {
-    pub const ALL: [MessageOption; 21] = [
+    pub const ALL: [MessageOption; 22] = [
         MessageOption::Priority,
         MessageOption::Delay,
         MessageOption::Dedup,
@@ -193,6 +196,7 @@ impl MessageOption {
         MessageOption::Coalesce,
         MessageOption::Debounce,
         MessageOption::Within,
+        MessageOption::Run,
         MessageOption::Attempts,
         MessageOption::First,
         MessageOption::Factor,
@@ -204,8 +208,8 @@ impl MessageOption {
     /// All of them, as text.
     pub const TOLD: &'static str =
         "PRIORITY, DELAY, DEDUP, AFTER, WINDOW, BARRIER, RESULT, QUIET, LIMIT, \
-GROUP, BEHIND, COALESCE, DEBOUNCE, WITHIN, ATTEMPTS, FIRST, FACTOR, \
-LONGEST, JITTER, THEN or REVISION";
+GROUP, BEHIND, COALESCE, DEBOUNCE, WITHIN, RUN, ATTEMPTS, FIRST, \
+FACTOR, LONGEST, JITTER, THEN or REVISION";
 
     pub fn name(self) -> &'static str {
         match self {
@@ -223,6 +227,7 @@ LONGEST, JITTER, THEN or REVISION";
             MessageOption::Coalesce => "COALESCE",
             MessageOption::Debounce => "DEBOUNCE",
             MessageOption::Within => "WITHIN",
+            MessageOption::Run => "RUN",
             MessageOption::Attempts => "ATTEMPTS",
             MessageOption::First => "FIRST",
             MessageOption::Factor => "FACTOR",
@@ -249,6 +254,7 @@ LONGEST, JITTER, THEN or REVISION";
             b"COALESCE" => MessageOption::Coalesce,
             b"DEBOUNCE" => MessageOption::Debounce,
             b"WITHIN" => MessageOption::Within,
+            b"RUN" => MessageOption::Run,
             b"ATTEMPTS" => MessageOption::Attempts,
             b"FIRST" => MessageOption::First,
             b"FACTOR" => MessageOption::Factor,
@@ -279,6 +285,7 @@ impl MessageOption {
             MessageOption::Coalesce => (0, 0),
             MessageOption::Debounce => (1, MAX_SPAN),
             MessageOption::Within => (1, MAX_SPAN),
+            MessageOption::Run => (0, 0),
             MessageOption::Attempts => (0, MAX_COUNT),
             MessageOption::First => (0, MAX_SPAN),
             MessageOption::Factor => (1000, MAX_COUNT),

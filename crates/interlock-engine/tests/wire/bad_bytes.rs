@@ -173,7 +173,7 @@ fn a_refused_call_changes_nothing() {
         ("put c x 0 p", "BADARG il1_put: call is 'x'; a whole number from 0 to 9007199254740991"),
         ("put - 1 0 p", "BADARG il1_put: consumer is empty, which only call 0 may have"),
         ("lease c 2 0 0 9 any", "BADARG il1_lease: count is '0'; a whole number from 1 to 1024"),
-        ("lease c 2 0 1 9 all", "BADARG il1_lease: kind is not any, keyed or unkeyed"),
+        ("lease c 2 0 1 9 all", "BADARG il1_lease: kind is not any, keyed, unkeyed, any+ or keyed+"),
         ("lease c 2 0 1 9 any x y", "BADARG il1_lease: 2 arguments too many"),
         ("settle c 2", "BADARG il1_settle: settlements are missing"),
         (

@@ -10,6 +10,7 @@ mod recovering;
 mod repeating;
 mod replaying;
 mod rules;
+mod runs;
 mod watching;
 
 use interlock_engine::values::reply;

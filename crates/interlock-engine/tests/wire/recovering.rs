@@ -7,7 +7,7 @@ use interlock_engine::{Durability, Engine, EngineSettings, Function, Outcome};
 use interlock_journal::storage::simulated::{Faults, Simulated};
 use interlock_journal::storage::Fill;
 
-use crate::replaying::{look, random_call};
+use crate::replaying::{look, random_call_of_runs};
 use crate::{strings, KEY, START};
 
 type Stored = Arc<Durable<Simulated>>;
@@ -69,7 +69,7 @@ fn life(rng: &mut fastrand::Rng) -> (u64, u64) {
     let (mut snapshots, mut replayed) = (0, 0);
     for _ in 0..rng.u64(1..250) {
         now += if rng.bool() { 0 } else { rng.u64(..30) };
-        let (function, args) = random_call(rng, &mut calls, &leased);
+        let (function, args) = random_call_of_runs(rng, &mut calls, &leased);
         let ask = |engine: &Engine| {
             let (mut out, mut served) = (Vec::new(), Vec::new());
             let outcome =
@@ -106,7 +106,7 @@ fn life(rng: &mut fastrand::Rng) -> (u64, u64) {
     // A scan goes through messages and lanes as they lie, in no order.
     let unordered = |engine: &Engine| {
         let mut told = look(engine, now, &calls);
-        for scanned in told[2..4].iter_mut().flatten() {
+        for scanned in told[3..5].iter_mut().flatten() {
             scanned.sort();
         }
         told

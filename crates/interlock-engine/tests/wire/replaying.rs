@@ -51,9 +51,9 @@ pub fn look(engine: &Engine, now: u64, calls: &[u64; 4]) -> Vec<Result<Vec<Strin
     };
     let words = |text: &str| text.split(' ').filter(|w| !w.is_empty()).map(str::to_owned).collect();
     ask(Function::Stats, words(""));
+    ask(Function::Limits, words("1024"));
     ask(Function::DeadLetters, vec!["1024".into(), String::new()]);
     ask(Function::Hot, words("0"));
-    ask(Function::Limits, words("1024"));
     ask(Function::Scan, words("0 1024"));
     ask(Function::Roots, words("0 1024"));
     for id in START..START + 40 {
@@ -195,7 +195,7 @@ fn schedule(rng: &mut fastrand::Rng) {
     };
     for ticket in 0..rng.u64(1..200) {
         now += if rng.bool() { 0 } else { rng.u64(..30) };
-        let (function, args) = random_call(rng, &mut calls, &leased);
+        let (function, args) = random_call_of_runs(rng, &mut calls, &leased);
         let caller = (rng.u8(..) < 200).then_some(ticket);
         let mut out = Vec::new();
         match engine.call(function, Some(KEY), &args[..], now, caller, &mut out, &mut served) {
@@ -233,6 +233,28 @@ fn restored(rng: &mut fastrand::Rng) -> Vec<String> {
         args.extend(text.split(' ').map(str::to_owned));
     }
     args
+}
+
+/// Like `random_call`, among calls that put and lease runs. The kept journals are of calls without.
+pub fn random_call_of_runs(
+    rng: &mut fastrand::Rng,
+    calls: &mut [u64; 4],
+    leased: &[(String, String)],
+) -> (Function, Vec<String>) {
+    let (function, mut args) = random_call(rng, calls, leased);
+    match function {
+        Function::Put if rng.u8(..) < 90 => {
+            let one =
+                ["p 1 0 1 r RUN 3:x", "p 1 1 2 r s RUN 9:x QUIET 1", "p 1 0 2 r RUN 9:x LIMIT x"]
+                    [rng.usize(..3)];
+            for _ in 0..rng.usize(2..5) {
+                args.extend(one.split(' ').map(str::to_owned));
+            }
+        }
+        Function::Lease | Function::Next if rng.bool() => args[5] = "any+".into(),
+        _ => {}
+    }
+    (function, args)
 }
 
 pub fn random_call(

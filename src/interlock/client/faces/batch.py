@@ -34,8 +34,8 @@ class LeasedBatch:
     """The messages that one call has leased, identified by their positions in its reply."""
 
     __slots__ = (
-        "_renewer", "all_first", "grant", "leased_at", "places", "queue", "received", "reply",
-        "token", "told_from",
+        "_renewer", "all_first", "grant", "heads", "leased_at", "places", "queue", "received",
+        "reply", "token", "told_from",
     )  # fmt: skip
 
     def __init__(self, queue: RemoteQueue[Any], leased: wire.Leased, started: float) -> None:
@@ -55,9 +55,11 @@ class LeasedBatch:
         self.grant = Grant(handle, leased, started, renewer, self._ids())
         self.all_first = self._all_first()
         """It is certain that none of its messages was leased before."""
+        self.heads = len(self.places) if self.all_first else self._heads()
+        """Number of its messages that do not ride behind another one in their run."""
         if leased.alone or not self.all_first:
             for place in self.places:
-                if leased.alone or reply[place + wire.ATTEMPT] not in FIRST:
+                if leased.alone or reply[place + wire.ATTEMPT] not in wire.FIRST:
                     # An earlier holder in this process has lost it.
                     id = int(reply[place])
                     self.grant.outlived(renewer.lose(queue.name, id, leased.token), id)
@@ -76,6 +78,18 @@ class LeasedBatch:
         reply = self.reply
         keys = int(reply[place + wire.EXCLUSIVE]) + int(reply[place + wire.SHARED])
         return list(reply[place : place + wire.FIELDS + keys])
+
+    def runs(self, places: Sequence[int]) -> list[tuple[int, list[int]]]:
+        """Return the positions of messages, each with those that follow it in its run."""
+        if self.heads == len(self.places):
+            return [(place, []) for place in places]
+        found: list[tuple[int, list[int]]] = []
+        for place in places:
+            if self._rides(place):
+                found[-1][1].append(place)
+            else:
+                found.append((place, []))
+        return found
 
     def message_of(self, id: int) -> wire.Handed:
         """Return the message of this id."""
@@ -112,6 +126,13 @@ class LeasedBatch:
             self.queue.name, message.id, sorted(message.keys | message.shared),
             message.attempt, waited, seconds, token=self.token, task=task,
         )  # fmt: skip
+
+    def _rides(self, place: int) -> bool:
+        return self.reply[place + wire.ATTEMPT].startswith(wire.RIDES)
+
+    def _heads(self) -> int:
+        places = self.places
+        return len(places) - sum(map(self._rides, places))
 
     def _ids(self) -> set[int]:
         places = self.places
@@ -168,12 +189,13 @@ def exchange(
     settlements: Sequence[wire.Settlement],
     limit: int,
     until: float | None = 0.0,
-    kind: Kind = "any",
+    kind: str = "any",
 ) -> Answer:
     """Settle, then lease up to ``limit`` messages, in one round trip.
 
     Args:
         until: end of the wait for a message, by time.monotonic(); None: no limit.
+        kind: as of ``RemoteQueue.get``; with a plus behind it, runs are taken.
 
     Raises:
         ShutDown: the queue is sealed and empty, or its handle was closed.
@@ -210,7 +232,5 @@ def settle(queue: RemoteQueue[Any], settlements: Sequence[wire.Settlement]) -> l
     return queue._run(None, queue._handle.settle, settlements)
 
 
-FIRST = (b"1", b"-1")
-"""Attempt fields of a first attempt; -1 is that of a quiet message."""
 END = 0
 """No message begins at this position of a reply."""

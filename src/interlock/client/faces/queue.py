@@ -68,16 +68,16 @@ class RemoteQueue(Generic[T]):
         dedup: str | None = None, barrier: bool = False, quiet: bool = False,
         limit: Names | None = None, group: str | None = None, behind: Behind | None = None,
         coalesce: Key | None = None, debounce: Seconds | None = None,
-        longest: Seconds | None = None, retry: Retry | None = None, result_ttl: Seconds = 0,
+        longest: Seconds | None = None, run: int | None = None, label: str = "",
+        retry: Retry | None = None, result_ttl: Seconds = 0,
     ) -> int:  # fmt: skip
         """Put a message and return its id; see ``KeyedQueue.put``.
 
         Args:
             limit, group: names of limits, and the name of a group; see ``KeyedQueue.put``.
-            behind: what happens to it while it waits on a key behind a message that is held; see
-                ``KeyedQueue.put``. Default: what the queue says.
-            coalesce, debounce, longest: a name whose newest message is given the payload; see
-                ``KeyedQueue.put``.
+            behind: what happens to it behind a failure. Default: what the queue says.
+            coalesce, debounce, longest: a coalescing name; see ``KeyedQueue.put``.
+            run, label: size of its run, 2 to 1,024, and its label; see ``get_many``.
             retry: the message's own retry policy. Default: the queue's.
             result_ttl: seconds for which its result is kept after settlement. Default 0: not.
 
@@ -94,7 +94,7 @@ class RemoteQueue(Generic[T]):
             self._handle, "put()", payload, block, timeout,
             keys, shared, priority, delay, dedup, barrier, quiet, retry, result_ttl,
             limit=limit, group=group, behind=behind,
-            coalesce=coalesce, debounce=debounce, longest=longest,
+            coalesce=coalesce, debounce=debounce, longest=longest, run=run, label=label,
         )  # fmt: skip
         return done.id
 
@@ -123,8 +123,7 @@ class RemoteQueue(Generic[T]):
         self, payload: T, *, keys: Keys | None = None, shared: Keys | None = None,
         priority: int = 0, delay: Seconds = 0, dedup: str | None = None, barrier: bool = False,
         quiet: bool = False, limit: Names | None = None, group: str | None = None,
-        behind: Behind | None = None,
-        coalesce: Key | None = None, debounce: Seconds | None = None,
+        behind: Behind | None = None, coalesce: Key | None = None, debounce: Seconds | None = None,
         longest: Seconds | None = None, retry: Retry | None = None, result_ttl: Seconds = 0,
     ) -> int:  # fmt: skip
         """Put as ``put``, without waiting for room: raise ``Full`` immediately if it is full."""
@@ -198,12 +197,15 @@ class RemoteQueue(Generic[T]):
         timeout: Seconds | None = None,
         *,
         kind: Kind = "any",
+        runs: bool = False,
     ) -> RemoteLeaseBatch[RemoteLease[T]]:
         """Take at least one message, at most ``limit``, in one lease; otherwise as ``get``.
 
-        The batch ends with the message with which the payloads reach 1 MiB in total.
+        The batch ends with the message with which the payloads reach 1 MiB in total. With ``runs``
+        the rest of its run follows each, beyond ``limit``; settle them in this order.
         """
-        return RemoteLeaseBatch(self._leased("get_many()", limit, block, timeout, kind))
+        asked = f"{kind}+" if runs and kind != "unkeyed" else kind
+        return RemoteLeaseBatch(self._leased("get_many()", limit, block, timeout, asked))
 
     def ack_many(self, leases: Iterable[RemoteLease[T]]) -> None:
         """Settle all these leases; raise the first LeaseLost after settling the others."""
@@ -499,7 +501,7 @@ class RemoteQueue(Generic[T]):
     # -- How calls are made -------------------------------------------------------------------
 
     def _leased(
-        self, call: str, limit: int, block: bool, timeout: Seconds | None, kind: Kind
+        self, call: str, limit: int, block: bool, timeout: Seconds | None, kind: str
     ) -> list[RemoteLease[T]]:
         _, leases = self._run(
             self._handle, self._handle.exchange, self, RemoteLease, call,

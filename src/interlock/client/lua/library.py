@@ -64,6 +64,8 @@ SHARED = (
     "leases",
     "forms",
     "lease_end",
+    "runs",
+    "selection",
     "plain",
     "grants",
     "due",

@@ -24,7 +24,7 @@ def check_kind(call: str, kind: object) -> None:
         raise TypeError(
             f"{call}: kind is {type(kind).__name__}; allowed: 'any', 'keyed', 'unkeyed'"
         )
-    if kind not in ("any", "keyed", "unkeyed"):
+    if kind not in ("any", "keyed", "unkeyed", "any+", "keyed+"):
         raise ValueError(f"{call}: kind is {kind!r}; allowed: 'any', 'keyed', 'unkeyed'")
 
 

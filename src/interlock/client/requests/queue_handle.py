@@ -34,7 +34,7 @@ from interlock.errors import (
     LeaseLost,
     ShutDown,
 )
-from interlock.message import Keys, Kind
+from interlock.message import Keys
 from interlock.retry import Retry, Seconds
 from interlock.runtime.limits import MAX_BATCH
 from interlock.watch import handled_are_told, log
@@ -90,7 +90,7 @@ class Handle(Puts):
         limit: int,
         block: bool,
         timeout: Seconds | None,
-        kind: Kind,
+        kind: str,
         needed: bool = False,
         begins: bool = True,
     ) -> Request[tuple[list[str], list[L]]]:
@@ -155,17 +155,18 @@ class Handle(Puts):
         session: Session[Any],
         settlements: Sequence[wire.Settlement],
         limit: int,
-        kind: Kind,
+        kind: str,
         end: float | None,
     ) -> Request[tuple[list[bytes], wire.Leased]]:
         """Settle, then lease up to `limit`, waiting for one; no leases if no message was ready in
-        time.
+        time. `kind`: as of a get; with a plus behind it, runs are taken.
 
         Raises:
             ShutDown: the queue is sealed and has no unsettled message; or it was closed.
         """
         engine, key = self.engine, self.key
         lease = (min(limit, MAX_BATCH), self._length, kind)
+        wakes = f"wake:{kind.removesuffix('+')}"
         answers: list[bytes] = []
         # Settlements that exceed one call are sent before it.
         *first, settlements = wire.parts(settlements) if settlements else ((),)
@@ -200,10 +201,10 @@ class Handle(Puts):
                     return answers, leased
                 settlements, call = (), 0
                 looks += 1
-                asleep = wait.sleep(engine, key, f"wake:{kind}", seconds, leased.due)
+                asleep = wait.sleep(engine, key, wakes, seconds, leased.due)
                 sleep = asleep or ((), 0.0)
                 if asleep is None:
-                    yield from wait.doze(engine, session, key, f"wake:{kind}", seconds, leased.due)
+                    yield from wait.doze(engine, session, key, wakes, seconds, leased.due)
         except Abandoned:
             for some in first:
                 # A repeated settlement is answered with a lost lease, and does nothing.
@@ -222,7 +223,7 @@ class Handle(Puts):
         self,
         session: Session[Any],
         call: int,
-        lease: tuple[int, int, Kind],
+        lease: tuple[int, int, str],
         settlements: Sequence[wire.Settlement],
     ) -> Request[None]:
         """Undo the call under way: its leases, or the element that woke the wait, will not be used.

@@ -24,7 +24,7 @@ from interlock.client.wire.declaration import Declaration
 from interlock.errors import EngineUnavailable, Full, InterlockError, ShutDown
 from interlock.message import Key, Keys, Put
 from interlock.retry import Retry, Seconds, seconds
-from interlock.runtime.concurrency import Behind, Names
+from interlock.runtime.concurrency import Behind, Names, run_text
 from interlock.runtime.limits import MAX_BATCH, MAX_CALL, MAX_PAYLOAD
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ class Puts:
         coalesce: Key | None = None,
         debounce: Seconds | None = None,
         longest: Seconds | None = None,
+        run: int | None = None,
+        label: str = "",
     ) -> tuple[wire.Message, float | None, bool]:
         """Check a put's arguments, and return those of `put_message`.
 
@@ -116,7 +118,10 @@ class Puts:
             "put()", payload, keys, shared, priority, delay, dedup, barrier, quiet, limit, group,
             behind, coalesce, debounce, longest,
         )  # fmt: skip
-        message = self._written(payload, "put()", named, retry, result, window)
+        ran = run_text(run, label, "put()") if run is not None or label else ""
+        if ran and barrier:
+            raise ValueError("put(): run with barrier; allowed: one of them")
+        message = self._written(payload, "put()", named, retry, result, window, ran)
         if block and timeout is None:
             end = None
         elif block and timeout.__class__ is float and timeout >= 0:
@@ -238,6 +243,7 @@ class Puts:
         retry: Retry | None = None,
         result: float = 0,
         window: float | None = None,
+        run: str = "",
     ) -> wire.Message:
         keys, shared, priority, delay, dedup, barrier, quiet, limit, group, behind, coalesce = named
         options: tuple[Argument, ...] = ()
@@ -245,7 +251,7 @@ class Puts:
         said = (
             priority or delay or dedup is not None or barrier or quiet or limit or group or behind
         )
-        if said or result or retry is not None or coalesce is not None:
+        if said or result or retry is not None or coalesce is not None or run:
             options = wire.put_options(
                 priority=priority,
                 delay=delay,
@@ -259,6 +265,7 @@ class Puts:
                 group=group,
                 behind=behind,
                 coalesce=coalesce,
+                run=run,
             )
         try:
             encoded = self.codec.write(payload)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.client.request import Argument, Request
 from interlock.client.wire.bad_reply import NOT_UNDERSTOOD, nonsense, understood
 from interlock.failure import kept
-from interlock.message import Kind, Put
+from interlock.message import Put
 from interlock.retry import Retry
 from interlock.runtime.concurrency import Behind
 from interlock.runtime.limits import MAX_BATCH, MAX_CALL, MAX_ERROR, MAX_PAYLOAD
@@ -133,6 +133,7 @@ def put_options(
     group: str = "",
     behind: Behind | None = None,
     coalesce: tuple[bytes, float, float] | None = None,
+    run: str = "",
 ) -> tuple[Argument, ...]:
     """Return the names and values of a put; defaults are left out.
 
@@ -164,6 +165,8 @@ def put_options(
         found += ["COALESCE", name]
         if debounce:
             found += ["DEBOUNCE", micros(debounce), "WITHIN", micros(longest)]
+    if run:
+        found += ["RUN", run.encode()]
     if retry is not None:
         found += policy(retry)
     return tuple(found)
@@ -312,7 +315,7 @@ def take(
     key: str,
     call: int,
     settlements: Sequence[Settlement],
-    lease: tuple[int, int, Kind],
+    lease: tuple[int, int, str],
     wait: float = 0,
     sleep: Sleep = ((), 0.0),
 ) -> Request[tuple[list[bytes], Leased]]:
@@ -427,8 +430,8 @@ def handed(reply: Sequence[bytes], at: int) -> Handed:
 def _handed(reply: Sequence[bytes], at: int) -> Handed:
     id, sequence, attempt, payload, exclusive, shared = reply[at : at + FIELDS]
     middle = at + FIELDS + int(exclusive)
-    # With a leading minus for a quiet message.
-    number = int(attempt)
+    # With a leading plus for a rider of a run, and a leading minus for a quiet message.
+    number = int(attempt.removeprefix(RIDES))
     return Handed(
         int(id),
         int(sequence or id),
@@ -474,6 +477,10 @@ _SURELY = MAX_CALL // (2 * MAX_PAYLOAD)
 ID, SEQUENCE, ATTEMPT, PAYLOAD, EXCLUSIVE, SHARED = range(6)
 """Number of parts of a message in the reply of a lease before its keys."""
 FIELDS = 6
+FIRST = (b"1", b"-1", b"+1", b"+-1")
+"""Attempt fields of a first attempt: a minus if it is quiet, behind a plus if it rides in a run."""
+RIDES = b"+"
+"""The first byte of the attempt of a message that rides behind the one before it in its run."""
 ACKED, LOST, HELD = b"ACKED", b"LEASELOST", b"HELD"
 _ANSWERS = {
     ACKED: "acked",

@@ -262,7 +262,7 @@ class TestWorker:
             payload=payload,
         )  # fmt: skip
         try:
-            call = self._tasks.prepare(lease).call
+            call = self._tasks.prepare(lease).sent
         except (NotHere, PayloadError):
             return lease.task, (), {}
         return lease.task, call.args, call.kwargs
@@ -275,22 +275,30 @@ class TestWorker:
             self._random.shuffle(names)
         for name in names:
             queue = self._app._queue(name)
-            _, batch = batches.exchange(queue, (), 1 if self._random is None else MANY)
+            if self._random is None:
+                asked = "any+" if self._tasks.takes_runs(name) else "any"
+                _, batch = batches.exchange(queue, (), 1, kind=asked)
+            else:
+                _, batch = batches.exchange(queue, (), MANY)
             if batch is None:
                 continue
-            places = list(batch.places)
+            places = batch.runs(batch.places)
             chosen = places[0] if self._random is None else self._random.choice(places)
-            for at in places:
-                if at != chosen:
+            for at, _ in places:
+                if at != chosen[0]:
                     self._settle(batch, lease_at(name, batch, at), RELEASED)
-            held = lease_at(name, batch, chosen)
+            held = lease_at(name, batch, *chosen)
             # Time passes by the clock of the test alone.
             held._received = None
             return batch, held
         return None
 
     def _settle(self, batch: LeasedBatch, held: TaskLease, outcome: Outcome) -> None:
-        batches.settle(batch.queue, [pending(batch, held, outcome).settlement])
+        run = held.run
+        found = [(held, outcome)] if run is None else run.outcomes(held, outcome)
+        batches.settle(batch.queue, [pending(batch, one, how).settlement for one, how in found])
+        for rider in () if run is None else (*run.riders, *run.more):
+            batch.settled(rider.id)
 
     def _handle(self, batch: LeasedBatch, held: TaskLease) -> BaseException | None:
         found = self._prepared(batch, held)
@@ -327,12 +335,11 @@ class TestWorker:
         controls the outcome."""
         self._settle(batch, held, outcome)
         self._runs.settled()
-        if raised is None:
-            call: Any = invocation.call  # type: ignore[attr-defined]
+        for one, call in invocation.handled(raised is None):  # type: ignore[attr-defined]
             self._noted.acked.append(
                 TestCall(
-                    held.task, call.args, call.kwargs, held.queue, held.id, held.keys,
-                    held.shared, held.attempt,
+                    held.task, call.args, call.kwargs, one.queue, one.id, one.keys, one.shared,
+                    one.attempt,
                 )
             )  # fmt: skip
         # By its class: a handler's exception may itself raise when it is examined.

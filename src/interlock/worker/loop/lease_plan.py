@@ -123,7 +123,7 @@ class LeasePlan:
             room = self._state.places.take(source.kind, self._state.places.size(source.kind))
         elif room:
             source.dry = call.batch is None
-            source.more = call.batch is not None and len(call.batch.places) == room
+            source.more = call.batch is not None and call.batch.heads == room
         if call.batch is not None:
             batch = call.batch
             source.tally.leased += len(batch.places)

@@ -24,6 +24,7 @@ from interlock.worker.message.execution import (
     Execution,
     Invocation,
     Outcome,
+    RunProgress,
     TaskLease,
     details,
     judge,
@@ -213,6 +214,8 @@ class WorkerState:
         self.stragglers: dict[BatchRun, Straggler] = {}
         """Batches of which the owner has taken over the rest while one message was handled."""
         alone = len(settings.queues) == 1 and not settings.unkeyed
+        # Batches are for single messages.
+        alone = alone and not tasks.takes_runs(settings.queues[0])
         self.loop = pool if isinstance(pool, LoopPool) else None
         self.lends = alone and isinstance(pool, ThreadPool | LoopPool)
         """Quick handlers may be run in batches."""
@@ -248,15 +251,15 @@ class WorkerState:
             return 0
         found: list[Execution] = []
         plain = self._plain_calls
-        for at in places:
+        for at, riders in batch.runs(places):
             if refused or len(found) >= room:
-                source.add(batch, lease_at(source.name, batch, at), RELEASED)
+                source.add(batch, lease_at(source.name, batch, at, riders), RELEASED)
                 continue
-            call = plain.get(head(batch.reply[at + wire.PAYLOAD])) if plain else None
+            call = plain.get(head(batch.reply[at + wire.PAYLOAD])) if plain and not riders else None
             if call is not None:
                 found.append(PlainExecution(batch, at, call, source, now))
                 continue
-            held = lease_at(source.name, batch, at)
+            held = lease_at(source.name, batch, at, riders)
             invocation = self._prepared(source, batch, held)
             if invocation is not None:
                 found.append(Execution(batch, held, invocation, source, now))
@@ -391,7 +394,9 @@ class WorkerState:
             self.forget(execution)
             return
         held = execution.held
-        if self.audit is not None and not told:
+        if held.run is not None or outcome.run is not None:
+            outcome = self._run_ended(execution, outcome, took)
+        elif self.audit is not None and not told:
             tell_ended(self.audit, held, outcome)
         over = held._over
         if not over:
@@ -421,6 +426,32 @@ class WorkerState:
                     # However briefly they wait, a batch would end there.
                     self.times.slow()
         self.forget(execution)
+
+    def _run_ended(self, execution: Execution, outcome: Outcome, took: float) -> Outcome:
+        """Note the messages of a run that are done before the last one; return the outcome of
+        that."""
+        held, source, batch = execution.held, execution.source, execution.batch
+        held.run = held.run or RunProgress()
+        if outcome.run is not None:
+            # It was handled in a process.
+            held.run.takes(outcome.run)
+        found = held.run.outcomes(held, outcome)
+        for at, (one, how) in enumerate(found):
+            if how is RELEASED:
+                continue
+            if self.audit is not None:
+                if at:
+                    self.audit.begun(one)
+                tell_ended(self.audit, one, how)
+            if at == held.run.done:
+                outcome = how
+                continue
+            count_outcome(source.tally, how)
+            if source.meter is not None:
+                source.meter.settled(one, how)
+            if how is ACKED and batch.told_from is not None:
+                batch.log_handled(batch.message_of(one.id), took, held.task)
+        return outcome
 
     def forget(self, execution: Execution) -> None:
         """Stop holding the message: its place is free."""

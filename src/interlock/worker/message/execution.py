@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
@@ -31,6 +31,7 @@ __all__ = [
     "Execution",
     "Invocation",
     "Outcome",
+    "RunProgress",
     "TaskLease",
     "ahandle",
     "details",
@@ -53,7 +54,7 @@ class TaskLease:
 
     __slots__ = (
         "_began", "_is_lost", "_leased_at", "_over", "_received", "attempt", "id", "keys",
-        "payload", "queue", "sequence", "shared", "task", "token",
+        "payload", "queue", "rides", "run", "sequence", "shared", "task", "token",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +96,10 @@ class TaskLease:
         """The worker has settled it, or is about to."""
         self._began: float | None = None
         """The time.monotonic() at which its handler began; None: not yet."""
+        self.rides = False
+        """It was leased with the message before it in its run."""
+        self.run: RunProgress | None = None
+        """The messages that follow it in its run; None: it was leased by itself."""
 
     @property
     def waited(self) -> float:
@@ -147,14 +152,83 @@ class TaskLease:
         )
 
 
-def lease_at(queue: str, batch: LeasedBatch, at: int) -> TaskLease:
-    """Return the lease of the message at this index of a batch."""
+@dataclass(slots=True)
+class RunProgress:
+    """The messages behind the first one of a run, and how far the handler has come."""
+
+    riders: list[TaskLease] = field(default_factory=list)
+    done: int = 0
+    """Number of the first messages that are done: the next one is settled by the outcome."""
+    reported: int = 0
+    """Number of items that the handler has reported as done."""
+    expired: dict[int, str] = field(default_factory=dict)
+    """The numbers of messages that had expired, and since when."""
+    whole: bool = False
+    """All are done."""
+    more: list[TaskLease] = field(default_factory=list)
+    """Messages that were leased with these and are not handled."""
+    kept: int = 0
+    """Number of riders, where they are not told."""
+
+    def report(self, count: int, places: Sequence[int]) -> None:
+        """Note that the handler is done with this many items, which have these numbers."""
+        self.reported = count
+        if count < len(places):
+            self.done = places[count]
+        elif count:
+            self.finish()
+
+    def finish(self) -> None:
+        """Note that all are done: the outcome is that of the last one."""
+        self.done, self.whole = len(self.riders), True
+
+    def takes(self, other: RunProgress) -> None:
+        """Take over the progress that was made in another process."""
+        self.done, self.expired, self.whole = other.done, other.expired, other.whole
+        if other.kept < len(self.riders):
+            self.cut(other.kept + 1)
+
+    def told(self) -> RunProgress:
+        """Return the progress without the messages."""
+        kept = len(self.riders)
+        return RunProgress([], self.done, self.reported, self.expired, self.whole, kept=kept)
+
+    def cut(self, at: int) -> None:
+        """Leave out the messages from this number on."""
+        self.more = self.riders[at - 1 :]
+        del self.riders[at - 1 :]
+
+    def outcomes(self, held: TaskLease, outcome: Outcome) -> list[tuple[TaskLease, Outcome]]:
+        """Return the outcomes of a run in order; messages without one return with the last."""
+        if self.whole and outcome.how != "release":
+            outcome = ACKED
+        found = []
+        messages = [held, *self.riders]
+        for at, one in enumerate(messages[: self.done + 1]):
+            one.task = held.task
+            how = outcome if at == self.done else ACKED
+            if at in self.expired and how is ACKED:
+                text = self.expired[at]
+                how = Outcome("drop", error=EXPIRED + text, expected="dropped")
+            found.append((one, how))
+        behind = (messages + self.more)[self.done + 1 :]
+        if behind and found[-1][1].how in ("ack", "drop"):
+            found.append((behind[0], RELEASED))
+        return found
+
+
+def lease_at(queue: str, batch: LeasedBatch, at: int, riders: Sequence[int] = ()) -> TaskLease:
+    """Return the lease of the message at this index of a batch, with those of its run."""
     one = batch.message(at)
     held = TaskLease(
         queue, one.id, one.sequence, one.attempt, batch.token, one.keys, one.shared, one.payload,
         "", batch.is_lost, batch.leased_at,
     )  # fmt: skip
     held._received = batch.received
+    if riders:
+        held.run = RunProgress([lease_at(queue, batch, one) for one in riders])
+        for rider in held.run.riders:
+            rider.rides = True
     return held
 
 
@@ -215,6 +289,8 @@ class Outcome:
     """The engine's answer, if it agrees with the worker."""
     limit: str | None = None
     """Limit name that is closed to all messages for ``delay`` seconds."""
+    run: RunProgress | None = None
+    """The progress of a run that a process of a pool handled, without its messages."""
 
     def settlement(self, token: int, id: int) -> wire.Settlement:
         """Return the settlement of a message, as the engine takes it."""
@@ -280,6 +356,11 @@ def acked(result: bytes | None) -> Outcome:
 
 def judge(retry: Retry, lease: TaskLease, error: BaseException, what: str = "raised") -> Outcome:
     """Log that a handler failed, and return the outcome of its message. Never raises."""
+    if lease.run is not None and lease.run.done:
+        # That of the message at fault.
+        at_fault = lease.run.riders[lease.run.done - 1]
+        at_fault.task, at_fault._began = lease.task, lease._began
+        lease = at_fault
     if issubclass(type(error), PayloadError):
         # Another attempt would fail the same way; the dead letter keeps the message for a fixed
         # worker.
@@ -377,8 +458,10 @@ class Execution:
 
     @property
     def size(self) -> int:
-        """Return the bytes of its payload."""
-        return len(self.held.payload)
+        """Return the bytes of its payload, and of those of its run."""
+        run = self.held.run
+        riders = 0 if run is None else sum(len(one.payload) for one in run.riders)
+        return len(self.held.payload) + riders
 
     @property
     def over(self) -> bool:

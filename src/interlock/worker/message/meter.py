@@ -240,12 +240,12 @@ def _waits(batch: LeasedBatch, first: int, last: int) -> tuple[list[tuple[int, f
     were handled before, all are examined; the bucket of those is -1.
     """
     reply, places, token = batch.reply, batch.places, batch.token
-    alike = batch.all_first or all(reply[place + wire.ATTEMPT] in FIRST for place in places)
+    alike = batch.all_first or all(reply[place + wire.ATTEMPT] in wire.FIRST for place in places)
     step = -(-(last - first) // MOST_LOOKED_AT) if alike else 1
     found = []
     for number in range(first, last, step):
         place = places[number]
-        if alike or reply[place + wire.ATTEMPT] in FIRST:
+        if alike or reply[place + wire.ATTEMPT] in wire.FIRST:
             sequence = int(reply[place + wire.SEQUENCE] or reply[place])
             seconds = (token - sequence) / 1e6 if token > sequence else 0.0
             found.append((bisect_left(BOUNDS, seconds), seconds))
@@ -259,6 +259,4 @@ def _task_at(run: BatchRun, place: int) -> str:
     return run.turns[bisect_right(run.turns, place, key=itemgetter(0)) - 1][2]
 
 
-FIRST = (b"1", b"-1")
-"""Attempt fields of a first attempt; -1 is that of a quiet message."""
 MOST_LOOKED_AT = 4

@@ -21,7 +21,14 @@ from interlock.client.wire import messages as wire
 from interlock.errors import EngineUnavailable, InterlockError, ShutDown
 from interlock.failure import text_of
 from interlock.message import Kind
-from interlock.worker.message.execution import ACKED, Execution, Outcome, TaskLease, details
+from interlock.worker.message.execution import (
+    ACKED,
+    Execution,
+    Outcome,
+    RunProgress,
+    TaskLease,
+    details,
+)
 
 if TYPE_CHECKING:
     from interlock.client.requests.lease_renewal import LeaseRenewer
@@ -106,10 +113,14 @@ class Replies(Protocol):
 class Source:
     """One queue, and the kind of its messages."""
 
-    def __init__(self, name: str, queue: Any, kind: Kind, lease: float, replies: Replies) -> None:
+    def __init__(
+        self, name: str, queue: Any, kind: Kind, lease: float, replies: Replies, runs: bool = False
+    ) -> None:
         self.name = name
         self.queue = queue
         self.kind: Kind = kind
+        self.runs = runs and kind != "unkeyed"
+        """It takes messages with those that follow them in their runs."""
         self.lease = lease
         """Seconds that a lease lasts."""
         self.state = SourceState.IDLE
@@ -210,8 +221,15 @@ class Source:
         self._settler.end()
 
     def taken(self) -> list[Pending]:
-        """Take as many pending settlements as fit in one call."""
-        taken, self.pending = self.pending[:MOST_SETTLED], self.pending[MOST_SETTLED:]
+        """Take as many pending settlements as fit in one call, and not a part of a lease's: those
+        of a run are in order, and two calls may overtake each other."""
+        most = MOST_SETTLED
+        if self.runs and len(self.pending) > most:
+            token = self.pending[most].settlement[1]
+            while most and self.pending[most - 1].settlement[1] == token:
+                most -= 1
+        most = most or MOST_SETTLED
+        taken, self.pending = self.pending[:most], self.pending[most:]
         return taken
 
     def _begin(self, state: SourceState, places: int) -> None:
@@ -240,7 +258,7 @@ class Source:
                 call.answers, call.batch = answer()
             elif call.places:
                 call.answers, call.batch = batches.exchange(
-                    self.queue, settlements, call.places, until, self.kind
+                    self.queue, settlements, call.places, until, self.kind + "+" * self.runs
                 )
             elif settlements:
                 call.answers = batches.settle(self.queue, settlements)
@@ -251,13 +269,31 @@ class Source:
     # -- Settlements ------------------------------------------------------------------------------
 
     def add(self, batch: LeasedBatch, held: TaskLease, outcome: Outcome) -> None:
-        """Add a message to be settled: it is sent with the next call."""
+        """Add a message to be settled: it is sent with the next call. The messages of a run that
+        are done are settled before it, and the others return with it."""
+        if held.run is not None:
+            self._add_run(batch, held, held.run, outcome)
+            return
         if outcome.how == "release":
             # No handler had it; it is counted when it is redelivered.
             self.tally.leased -= 1
             if self.meter is not None:
                 self.meter.released(self.name)
         self.pending.append(pending(batch, held, outcome))
+
+    def _add_run(
+        self, batch: LeasedBatch, held: TaskLease, run: RunProgress, outcome: Outcome
+    ) -> None:
+        behind = [*run.riders, *run.more]
+        held.run = None
+        for one, how in run.outcomes(held, outcome):
+            self.add(batch, one, how)
+        for one in behind:
+            if not one._over:
+                # It was leased and is not handled.
+                one._over = True
+                batch.settled(one.id)
+                self.tally.leased -= 1
 
     def acked(self, execution: Execution, settlement: wire.Settlement) -> None:
         """Add a message whose handler in a process has returned to those to be settled."""

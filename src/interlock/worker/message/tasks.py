@@ -64,6 +64,9 @@ class Tasks(Protocol):
         worker may know the task, and PayloadError if the message is not a call that any worker
         could make."""
 
+    def takes_runs(self, queue: str) -> bool:
+        """Return whether a task of this queue is given lists of messages."""
+
     @property
     def plain(self) -> Mapping[bytes, PlainCall]:
         """The known plain calls, by the first bytes of their payloads, see ``head``; empty while

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import contextvars
+import dataclasses
 import functools
 import json
 import logging
@@ -29,7 +30,7 @@ from interlock.message import _current
 from interlock.retry import Retry
 from interlock.runtime import forks
 from interlock.runtime.frames import frame_of, stack_text
-from interlock.worker.message.execution import ACKED, Outcome, TaskLease, judge
+from interlock.worker.message.execution import ACKED, Outcome, RunProgress, TaskLease, judge
 from interlock.worker.message.scope import LONGEST_LEAVE, HeldScope, Scope
 from interlock.worker.message.tasks import PlainCall, SetupRefused, Tasks, head
 from interlock.worker.pools.pool import DONE
@@ -122,7 +123,7 @@ class _Link:
                     self._return_all([message.number])
                     continue
                 self._progress.begin(message.number, now)
-                outcome = self._handled(tasks, message, now)
+                outcome = message.told(self._handled(tasks, message, now))
                 ends = held is not None and held.ended.is_set()
                 if ends:
                     # A task that a handler left behind ended the loop and everything made on it.
@@ -323,13 +324,15 @@ class _Batch:
 
     def lease(self, fields: Sequence[Any]) -> TaskLease:
         """Return the lease of a message with these fields."""
-        id, sequence, attempt, keys, shared, payload = fields
+        id, sequence, attempt, keys, shared, payload, riders = fields
         token = self._token
         lease = TaskLease(
             self._queue, id, sequence, attempt, token, keys, shared, payload, "",
             functools.partial(self._link.is_lost, token), self._leased_at,
         )  # fmt: skip
         lease._received = self._received
+        if riders:
+            lease.run = RunProgress([self.lease((*rider, ())) for rider in riders])
         return lease
 
 
@@ -351,10 +354,15 @@ class _Message:
             fields = self._fields
             if self.parts is not None:
                 one = wire.handed(self.parts, 0)
-                fields = (one.id, one.sequence, one.attempt, one.keys, one.shared, one.payload)
+                fields = (one.id, one.sequence, one.attempt, one.keys, one.shared, one.payload, ())
             self._lease = self.batch.lease(fields)
             self._lease.task = self.task
         return self._lease
+
+    def told(self, outcome: Outcome) -> Outcome:
+        """Return the outcome with the progress of its run, if there is one."""
+        run = None if self._lease is None else self._lease.run
+        return outcome if run is None else dataclasses.replace(outcome, run=run.told())
 
 
 class _Records(logging.handlers.QueueHandler):

@@ -34,6 +34,7 @@ from interlock.worker.message.execution import (
     RELEASED,
     Execution,
     Outcome,
+    TaskLease,
     details,
     failure,
 )
@@ -545,11 +546,15 @@ def _shared(some: Iterable[Execution]) -> tuple[Any, ...]:
             found.append((one.number, one.batch.parts(one.place)))
         else:
             held = one.held
-            fields = (held.id, held.sequence, held.attempt, held.keys, held.shared, held.payload)
-            found.append((one.number, fields))
+            riders = () if held.run is None else tuple(map(_fields, held.run.riders))
+            found.append((one.number, (*_fields(held), riders)))
     batch = one.batch
     source, grant = one.source, batch.grant
     return source.name, batch.token, batch.leased_at, batch.received, grant.deadline, found
+
+
+def _fields(held: TaskLease) -> tuple[Any, ...]:
+    return held.id, held.sequence, held.attempt, held.keys, held.shared, held.payload
 
 
 class ProcessesFailed(InterlockError):

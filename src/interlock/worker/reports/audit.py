@@ -3,9 +3,10 @@
 Each message is noted when it is leased, before its handler begins, and again when the handler has
 ended, before it is settled. If two messages conflict (they share a key, and one of them holds it
 alone), one must have ended before the other begins: the one with the lower sequence first, with the
-lower token. A redelivered message must have a higher attempt number, unless it was returned before
-a handler began it, its handler asked for the redelivery with ``RetryAfter``, or its handler is not
-known to have ended: its process died or its lease was lost.
+lower token; or the same one, if they were leased as a run. A redelivered message must have a higher
+attempt number, unless it was returned before a handler began it, its handler asked for the
+redelivery with ``RetryAfter``, or its handler is not known to have ended: its process died or its
+lease was lost.
 
 All workers of a machine that share an engine's queue write to one file (``AuditJournal``), under
 its lock, and read there what the others noted. So the checks hold across processes, in one order.
@@ -47,6 +48,8 @@ class Event(msgspec.Struct, array_like=True, frozen=True):
     token: int
     keys: tuple[bytes, ...]
     shared: tuple[bytes, ...]
+    rides: bool = False
+    """It was leased with the message before it in its run, under the same token."""
 
     def __str__(self) -> str:
         return (
@@ -137,7 +140,7 @@ class Table:
                     continue
                 if other.sequence > event.sequence:
                     found.append(Finding("order", event, other, key))
-                elif other.token >= event.token:
+                elif other.token >= event.token + event.rides:
                     found.append(Finding("token", event, other, key))
             found += [
                 Finding("overlap", event, other, key)
@@ -205,8 +208,9 @@ class Audit:
     def _write(self, what: Literal["begun", "ended", "withdrawn"], held: TaskLease) -> None:
         keys, shared = tuple(sorted(held.keys)), tuple(sorted(held.shared))
         event = Event(
-            what, self._worker, held.id, held.sequence, held.attempt, held.token, keys, shared
-        )
+            what, self._worker, held.id, held.sequence, held.attempt, held.token, keys, shared,
+            held.rides,
+        )  # fmt: skip
         queue, table, journal = self._queues[held.queue]
         found = []
         try:

@@ -15,6 +15,8 @@ use crate::queue::types::{Kind, State, Time};
 #[derive(Clone, Copy, Debug)]
 pub struct Most {
     pub messages: usize,
+    /// Messages with those that follow them in their runs (clause 30); 0: the consumer takes no runs.
+    pub with_riders: usize,
     /// Keys of all its messages together; the first may have more.
     pub keys: usize,
     /// Weight of all payloads together: the message that reaches it is the last.
@@ -24,18 +26,28 @@ pub struct Most {
 impl Most {
     /// Limits the number of messages, whatever their size.
     pub fn messages(messages: usize) -> Self {
-        Most { messages, keys: usize::MAX, bytes: u64::MAX }
+        Most { messages, with_riders: 0, keys: usize::MAX, bytes: u64::MAX }
     }
 }
 
 /// The keys and bytes that a call for many messages may still take, and the tickets that it may
 /// still set aside (clause 21).
-struct Room {
-    keys: usize,
-    bytes: u64,
+pub(in crate::queue) struct Room {
+    /// Messages, with riders.
+    pub messages: usize,
+    pub keys: usize,
+    pub bytes: u64,
     /// Keys of what was taken.
-    taken: usize,
+    pub taken: usize,
     set_aside: u32,
+}
+
+/// A lease of many messages that is being made.
+pub(in crate::queue) struct Batch {
+    place: u32,
+    token: u64,
+    deadline: Time,
+    consumer: u64,
 }
 
 /// The answer to a call for many messages.
@@ -60,8 +72,9 @@ impl<P> Scheduler<P> {
         grants: &mut Vec<Grant>,
     ) -> Option<Handed> {
         let from = grants.len();
-        let Most { messages: limit, keys, bytes } = most;
-        let mut left = Room { keys, bytes, taken: 0, set_aside: CALL_LIMIT };
+        let Most { messages: mut heads, with_riders, keys, bytes } = most;
+        let messages = if with_riders == 0 { heads } else { with_riders };
+        let mut left = Room { messages, keys, bytes, taken: 0, set_aside: CALL_LIMIT };
         let first = self.pick(kind, &mut left, true);
         self.engine.set_aside = first.is_none() && left.set_aside < CALL_LIMIT;
         let mut at = first?;
@@ -69,19 +82,19 @@ impl<P> Scheduler<P> {
         let deadline = self.now.saturating_add(length);
         let alone = self.records.suspect(at) > 0;
         let told = if alone { Told::Nothing } else { Told::Assumed };
-        let batch = self.leases.begin_batch(token, deadline, told);
+        let place = self.leases.begin_batch(token, deadline, told);
+        let batch = Batch { place, token, deadline, consumer };
+        let runs = with_riders > 0 && !self.runs.is_idle();
         loop {
-            let lease = (token, deadline);
-            let place = self.leases.insert_in_batch(batch, lease, at, consumer, self.now);
-            self.records.set_leased(at, place);
-            self.note_lease(at, token, consumer);
-            let id = self.records[at].id;
-            let attempt = self.records.attempt(at);
-            grants.push(Grant { handle: Handle { place, token }, id, attempt, message: at });
-            let payload = self.records[at].payload.as_ref();
-            let weight = payload.and_then(|payload| self.engine.weight(payload)).unwrap_or(0);
-            left.bytes = left.bytes.saturating_sub(weight);
-            if grants.len() - from == limit || left.bytes == 0 || alone {
+            self.lease_one(at, &batch, &mut left, grants);
+            heads -= 1;
+            if left.bytes == 0 || alone {
+                break;
+            }
+            if runs && !self.lease_riders(at, kind, &batch, &mut left, grants) {
+                break;
+            }
+            if heads == 0 || left.messages == 0 {
                 break;
             }
             let Some(next) = self.pick(kind, &mut left, false) else { break };
@@ -89,8 +102,30 @@ impl<P> Scheduler<P> {
         }
         let members: Box<[u32]> = grants[from..].iter().map(|grant| grant.handle.place).collect();
         self.counts.leased(members.len() as u64);
-        self.leases.fill_batch(batch, members);
+        self.leases.fill_batch(batch.place, members);
         Some(Handed { token, deadline, keys: left.taken, is_cut: left.bytes == 0 })
+    }
+
+    /// Leases a message as one of many.
+    #[inline(always)]
+    pub(in crate::queue) fn lease_one(
+        &mut self,
+        at: u32,
+        batch: &Batch,
+        left: &mut Room,
+        grants: &mut Vec<Grant>,
+    ) {
+        let Batch { token, deadline, consumer, .. } = *batch;
+        let lease = (token, deadline);
+        let place = self.leases.insert_in_batch(batch.place, lease, at, consumer, self.now);
+        self.records.set_leased(at, place);
+        self.note_lease(at, token, consumer);
+        let (id, attempt) = (self.records[at].id, self.records.attempt(at));
+        grants.push(Grant { handle: Handle { place, token }, id, attempt, message: at });
+        let payload = self.records[at].payload.as_ref();
+        let weight = payload.and_then(|payload| self.engine.weight(payload)).unwrap_or(0);
+        left.bytes = left.bytes.saturating_sub(weight);
+        left.messages -= 1;
     }
 
     /// Removes the first ready message, if there is room for its keys or it is the first of its call. Messages that
@@ -150,7 +185,7 @@ impl<P> Scheduler<P> {
     /// Returns the grant that this token was given for this message, for a repeated reply; `None`:
     /// it is no longer leased.
     pub fn granted_again(&self, token: u64, id: u64) -> Option<Grant> {
-        let (at, place) = self.held_at(token, id)?;
+        let (at, place) = self.leased_at(token, id)?;
         let handle = Handle { place, token };
         Some(Grant { handle, id, attempt: self.records.attempt(at), message: at })
     }
@@ -158,6 +193,12 @@ impl<P> Scheduler<P> {
     /// Like `held`, but returns the slots of the message and of its lease.
     #[inline]
     fn held_at(&self, token: u64, id: u64) -> Option<(u32, u32)> {
+        // One that follows another in a run cannot be settled before it.
+        self.leased_at(token, id).filter(|&(at, _)| !self.rides(at))
+    }
+
+    #[inline]
+    fn leased_at(&self, token: u64, id: u64) -> Option<(u32, u32)> {
         let at = self.records.find(id)?;
         let message = &self.records[at];
         if message.state != Some(State::Leased) {
@@ -172,7 +213,7 @@ impl<P> Scheduler<P> {
     #[inline]
     pub fn ack_held(&mut self, token: u64, id: u64, budget: &mut Budget) -> Option<Option<P>> {
         let (at, place) = self.held_at(token, id)?;
-        self.end_lease(place);
+        self.hand_on_lease(place);
         self.counts.note(Happened::Acked);
         self.note(Change::Ack, at, token);
         Some(self.settle(at, budget))
@@ -190,19 +231,26 @@ impl<P> Scheduler<P> {
         Some(deadline)
     }
 
-    /// Ends what has run out, at most `limit` leases, by deadline and then by id. Returns how many more
-    /// things this call may apply.
+    /// Ends what has run out, at most `limit` leases and the rest of a run, by deadline and then by id. Returns how
+    /// many more things this call may apply.
     pub(in crate::queue) fn expire_batches(&mut self, limit: u32, budget: &mut Budget) -> u32 {
         let mut left = limit;
         while left > 0 {
             let Some(expired) = self.leases.expired_in_batches(self.now) else { break };
             let named = |(at, lease): (u32, &Lease)| (self.records[lease.message].id, at);
-            let mut out: Vec<(u64, u32)> = expired.into_iter().map(named).collect();
+            // Riders wait again when the lease of their head has ended.
+            let is_head = |(_, lease): &(u32, &Lease)| !self.rides(lease.message);
+            let mut out: Vec<(u64, u32)> = expired.into_iter().filter(is_head).map(named).collect();
             out.sort_unstable();
-            for (_, place) in out.into_iter().take(left as usize) {
-                left -= 1;
+            debug_assert!(!out.is_empty(), "a run without its first message");
+            for (_, place) in out {
+                if left == 0 {
+                    break;
+                }
                 let told = self.leases.told(place);
+                let before = self.leases.len();
                 let lease = self.end_lease(place);
+                left = left.saturating_sub((before - self.leases.len()) as u32);
                 self.ran_out(&lease, told, budget);
                 self.moves(budget);
             }

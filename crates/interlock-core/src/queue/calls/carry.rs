@@ -137,6 +137,7 @@ impl<P> Scheduler<P> {
             limit: put.limit.to_vec(),
             group: put.group.to_vec(),
             behind: put.behind,
+            run: put.run.to_vec(),
             payload,
         });
         id

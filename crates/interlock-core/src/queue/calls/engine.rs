@@ -189,7 +189,7 @@ impl<P> Scheduler<P> {
         budget: &mut Budget,
     ) -> Result<Option<P>, LeaseLost> {
         let at = self.leased(handle)?;
-        self.end_lease(handle.place);
+        self.hand_on_lease(handle.place);
         self.feed.ended = handle.token;
         self.note_failure(Change::MessageExpired, at, reason);
         self.counts.note(Happened::MessageExpired);

@@ -205,6 +205,7 @@ impl<P> Scheduler<P> {
             },
             blocked: match message.state {
                 Some(State::Waiting) => self.blockers(at, walk),
+                _ if self.rides(at) => self.blockers(at, walk),
                 _ => Vec::new(),
             },
         }

@@ -30,6 +30,7 @@ impl<P> Scheduler<P> {
         self.records.error_bytes()
             + self.dedup.bytes()
             + self.coalescing.memory()
+            + self.runs.memory()
             + self.dead.bytes()
             + self.lanes.empty_bytes()
     }
@@ -74,6 +75,7 @@ impl<P> Scheduler<P> {
             self.barriers.compact();
             self.gate.compact();
             self.coalescing.compact();
+            self.runs.compact();
         }
         idle
     }

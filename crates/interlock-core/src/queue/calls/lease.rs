@@ -288,6 +288,7 @@ impl<P> Scheduler<P> {
             limit: self.gate.names_of(at),
             group: self.gate.groups.text_of(at).to_vec(),
             behind: self.records.own_behind(at),
+            run: self.runs.of(id).to_vec(),
             payload: (),
         };
         let payload = self.settle(at, budget).expect("an unsettled message has its payload");
@@ -325,6 +326,7 @@ impl Dead<()> {
             limit,
             group,
             behind,
+            run,
             ..
         } = self;
         Dead {
@@ -342,6 +344,7 @@ impl Dead<()> {
             limit,
             group,
             behind,
+            run,
             payload,
         }
     }

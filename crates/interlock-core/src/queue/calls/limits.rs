@@ -181,6 +181,15 @@ impl<P> Scheduler<P> {
         }
     }
 
+    /// A message is about to be leased together with the one before it: it is charged as any other.
+    pub(in crate::queue) fn charge_rider(&mut self, at: u32, kind: Kind) {
+        if !self.gate.is_idle() {
+            let ticket = Ticket::new(self.records[at].priority, self.records.sequence(at), at);
+            let rider = Candidate { ticket, keyed: true, offered: false, grouped: false };
+            self.charge(rider, kind);
+        }
+    }
+
     fn charge(&mut self, candidate: Candidate, kind: Kind) {
         let Candidate { ticket, keyed, .. } = candidate;
         let at = ticket.message;

@@ -8,6 +8,7 @@
 //! | `many` | many messages under one lock |
 //! | `limits` | leasing where messages carry limit names or have groups |
 //! | `coalesce` | puts that replace the payload of an earlier message |
+//! | `runs` | leasing messages that follow one another together |
 //! | `lease` | calls by the holder of a lease: ack, nack, reject, release, extend |
 //! | `operate` | calls by an operator: cancel, revoke, retry, skip, bury, requeue, pause |
 //! | `due` | applying what falls due |
@@ -36,4 +37,5 @@ mod many;
 pub mod operate;
 pub mod read;
 pub mod roots;
+pub mod runs;
 mod settle;

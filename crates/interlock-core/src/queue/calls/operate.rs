@@ -139,7 +139,7 @@ impl<P> Scheduler<P> {
     pub fn revoke(&mut self, now: Time, id: u64, then: RevokeThen) -> Option<Option<P>> {
         let mut budget = self.begin(now, || Call::Revoke { id, then });
         let at = self.records.find(id)?;
-        if self.records[at].state != Some(State::Leased) {
+        if self.records[at].state != Some(State::Leased) || self.rides(at) {
             return None;
         }
         let lease = self.end_lease(self.records[at].hold);
@@ -248,6 +248,7 @@ impl<P> Scheduler<P> {
             limit: &dead.limit,
             group: &dead.group,
             behind: dead.behind,
+            run: &dead.run,
             ..Put::default()
         };
         self.counts.note(Happened::Requeued);

@@ -119,7 +119,9 @@ impl<P> Scheduler<P> {
                 look.exact = false;
                 break;
             }
-            let counts = lease.token != 0 && lease.at.saturating_add(long) <= now;
+            let counts = lease.token != 0
+                && lease.at.saturating_add(long) <= now
+                && !self.rides(lease.message);
             if counts && !self.look_at(lease.message, RootKind::Leased, now, &mut look) {
                 break;
             }

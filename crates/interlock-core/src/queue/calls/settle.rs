@@ -38,6 +38,9 @@ impl<P> Scheduler<P> {
             if !self.coalescing.is_empty() {
                 self.coalescing.leave(removed.id);
             }
+            if !self.runs.is_idle() {
+                self.runs.leave(removed.id);
+            }
         }
         let Removed { id, payload, first_edge, state, priority, flags, .. } = removed;
         if flags & (LIMITED | GROUPED) != 0 {
@@ -85,13 +88,23 @@ impl<P> Scheduler<P> {
         self.await_times();
     }
 
-    /// Ends a lease: what it held of limits is free.
+    /// Ends a lease: what it held of limits is free, and the rest of its run waits.
     #[inline(always)]
     pub(in crate::queue) fn end_lease(&mut self, place: u32) -> Lease {
         let lease = self.leases.end(place);
         self.coalescing.lease_ended();
+        self.return_riders(lease.message);
         self.free_slots(lease.message);
         lease
+    }
+
+    /// Ends the lease of a message that is settled: the next one of its run has it now.
+    #[inline(always)]
+    pub(in crate::queue) fn hand_on_lease(&mut self, place: u32) {
+        let lease = self.leases.end(place);
+        self.coalescing.lease_ended();
+        self.promote_rider(lease.message);
+        self.free_slots(lease.message);
     }
 
     /// Frees what a message whose lease ended held of limits.
@@ -155,7 +168,7 @@ impl<P> Scheduler<P> {
     /// Notes that a message has one thing less to wait for.
     #[inline]
     pub(in crate::queue) fn unblock(&mut self, at: u32, budget: &mut Budget) {
-        if self.records.one_less_before(at) > 0 {
+        if !self.records.one_less_before(at) {
             return;
         }
         if budget.ready == 0 {

@@ -42,13 +42,15 @@ pub struct Dead<P> {
     pub group: Vec<u8>,
     /// Its own value of what happens to it behind a failure.
     pub behind: Option<Behind>,
+    /// Its run; empty: none.
+    pub run: Vec<u8>,
     pub payload: P,
 }
 
 impl<P> Dead<P> {
-    /// Bytes of its error, its limit names and its group.
+    /// Bytes of its error, its limit names, its group and its run.
     fn texts(&self) -> usize {
-        self.error.len() + self.limit.len() + self.group.len()
+        self.error.len() + self.limit.len() + self.group.len() + self.run.len()
     }
 }
 
@@ -70,7 +72,7 @@ pub(in crate::queue) struct DeadLetters<P> {
     look: Time,
     /// Payloads of those that were too old, to be dropped outside the lock.
     expired: Vec<P>,
-    /// Bytes of their last errors, limit names and groups.
+    /// Bytes of their last errors, limit names, groups and runs.
     bytes: usize,
 }
 
@@ -289,6 +291,7 @@ mod tests {
             limit: Vec::new(),
             group: Vec::new(),
             behind: None,
+            run: Vec::new(),
             died_at: 1,
             payload: id,
         }

@@ -58,6 +58,10 @@ impl Edge {
     pub fn granted(&self) -> bool {
         self.word & GRANTED != 0
     }
+    /// The edge in front of it in its lane; `NONE`: it is the first.
+    pub fn before(&self) -> u32 {
+        self.prev
+    }
 }
 
 impl Record for Edge {

@@ -217,12 +217,22 @@ impl<P> Records<P> {
         &mut self.extras[extra]
     }
 
-    /// Notes that a waiting message has one thing less to wait for; returns how many are left.
+    /// Notes that a waiting message has one thing less to wait for. Returns whether it waits for nothing more; one
+    /// that is leased with the message before it does not become ready.
     #[inline]
-    pub fn one_less_before(&mut self, at: u32) -> u32 {
+    pub fn one_less_before(&mut self, at: u32) -> bool {
         let message = &mut self.messages[at];
+        if message.state == Some(State::Leased) {
+            return false;
+        }
         message.hold -= 1;
-        message.hold
+        message.hold == 0
+    }
+
+    /// Notes that it is leased no longer, and waits for this number of things.
+    pub fn set_waiting(&mut self, at: u32, things: u32) {
+        let message = &mut self.messages[at];
+        (message.state, message.hold) = (Some(State::Waiting), things);
     }
 
     #[inline]

@@ -35,12 +35,14 @@ use crate::queue::types::{Options, Retry, RetryPart, State, Stats, Then};
 /// The first byte of a dump. A change of the form takes the next number, and `restore` continues to
 /// read the older ones; `wire/options.toml` says which one a new option came with.
 pub(in crate::queue) const VERSION: u8 = if NEWEST > FORM { NEWEST } else { FORM };
-const FORM: u8 = 8;
+const FORM: u8 = 9;
 /// The last one without groups.
 pub(in crate::queue) const BEFORE_GROUPS: u8 = 5;
 /// The last one without coalescing names, and how many counts it has.
 pub(in crate::queue) const BEFORE_COALESCING: u8 = 6;
 pub(in crate::queue) const COUNTS_BEFORE_COALESCING: usize = 17;
+/// The last one without runs.
+pub(in crate::queue) const BEFORE_RUNS: u8 = 8;
 /// The last one without parked messages.
 pub(in crate::queue) const BEFORE_PARKED: u8 = 7;
 /// The last one without rates.
@@ -64,6 +66,7 @@ pub(in crate::queue) const RETRY: u64 = 64;
 pub(in crate::queue) const SUSPECT: u64 = 128;
 pub(in crate::queue) const COALESCE: u64 = 256;
 pub(in crate::queue) const NEWEST_OF_ITS_NAME: u64 = 512;
+pub(in crate::queue) const RUN: u64 = 1024;
 
 /// Marks of a lease.
 pub(in crate::queue) const LEASE_TIMED: u8 = 1;
@@ -240,7 +243,7 @@ impl<P> Scheduler<P> {
         let error = failing.as_ref().and_then(|failing| failing.error.as_deref());
         let retry = failing.as_ref().and_then(|failing| failing.retry.as_ref());
         let window = dedup.as_deref().and_then(|name| self.dedup.window_of(name));
-        let named = self.coalescing.of(id);
+        let (named, run) = (self.coalescing.of(id), self.runs.of(id));
         let marks = [
             (*sequence > 0, SEQUENCE),
             (*size > 0, SIZE),
@@ -252,6 +255,7 @@ impl<P> Scheduler<P> {
             (*suspect > 0, SUSPECT),
             (named.is_some(), COALESCE),
             (self.coalescing.is_newest(id), NEWEST_OF_ITS_NAME),
+            (!run.is_empty(), RUN),
         ];
         number(out, marks.iter().filter(|(has, _)| *has).map(|(_, mark)| mark).sum());
         let counts = [*sequence, *size, u64::from(*attempt)];
@@ -268,6 +272,9 @@ impl<P> Scheduler<P> {
             string(out, name);
             number(out, u64::from(*revision));
             number(out, *latest);
+        }
+        if !run.is_empty() {
+            string(out, run);
         }
     }
 
@@ -440,6 +447,7 @@ fn write_dead<P>(out: &mut Vec<u8>, dead: &Dead<P>) {
     string(out, &dead.limit);
     string(out, &dead.group);
     out.push(dead.behind.map_or(0, |behind| behind as u8 + 1));
+    string(out, &dead.run);
 }
 
 pub(in crate::queue) const STATES: [State; 7] = [

@@ -20,7 +20,7 @@ use crate::queue::schedules::dump::{
     kept_stats, ATTEMPT, BEFORE_COALESCING, BEFORE_GROUPS, BEFORE_MARK, BEFORE_PARKED,
     BEFORE_RATES, COALESCE, COUNTS_BEFORE_COALESCING, DEDUP, EDGE_GRANTED, EDGE_SHARED, ERROR,
     FIRST_COUNTS, FIRST_VERSION, LANE_PAUSED, LANE_UNFINISHED, LEASE_OF_BATCH, LEASE_TIMED,
-    NEWEST_OF_ITS_NAME, RETRY, SEQUENCE, SIZE, STATES, SUSPECT, VERSION, WINDOW,
+    NEWEST_OF_ITS_NAME, RETRY, RUN, SEQUENCE, SIZE, STATES, SUSPECT, VERSION, WINDOW,
 };
 use crate::queue::schedules::restore::values::{
     read_dead, read_keys, read_options, read_retry_part,
@@ -276,7 +276,7 @@ impl<P> Scheduler<P> {
         let marks = reader.number("marks of a message")?;
         let of_a_name = COALESCE | NEWEST_OF_ITS_NAME;
         let known =
-            SEQUENCE | SIZE | ATTEMPT | DEDUP | ERROR | WINDOW | RETRY | SUSPECT | of_a_name;
+            SEQUENCE | SIZE | ATTEMPT | DEDUP | ERROR | WINDOW | RETRY | SUSPECT | of_a_name | RUN;
         if marks & !known != 0 || marks & of_a_name == NEWEST_OF_ITS_NAME {
             return reader.damaged("marks of a message that are known");
         }
@@ -326,6 +326,9 @@ impl<P> Scheduler<P> {
             self.records.add_extra(at);
             self.coalescing.insert(id, name, revision, latest, newest);
         }
+        if marks & RUN != 0 {
+            self.enter_run(at, reader.string("run")?);
+        }
         Ok(())
     }
 
@@ -344,6 +347,9 @@ impl<P> Scheduler<P> {
             }
         }
         self.records.set_first_edge(at, chain.first);
+        if self.is_behind_in_run(at) {
+            self.runs.restore_rider();
+        }
         let message = &self.records[at];
         if message.state == Some(State::Ready) && message.flags & PAUSED == 0 {
             let ticket = Ticket::new(message.priority, placed.sequence, at);

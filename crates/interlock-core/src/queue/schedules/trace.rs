@@ -415,6 +415,7 @@ fn named<'a>(
         group: &put.group,
         coalesce,
         behind: put.behind,
+        run: b"",
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Given<'a> {
     pub coalesced: Option<&'a Named>,
     /// Its own value of what happens to it behind a failure.
     pub behind: Option<Behind>,
+    /// Its run; empty: none.
+    pub run: &'a [u8],
 }
 
 impl Given<'_> {
@@ -64,6 +66,7 @@ impl Given<'_> {
                 let times = self.coalesced.map_or(0, |named| u64::from(named.revision));
                 (times > 0).then(|| number(times))
             }
+            MessageOption::Run => Some(self.run.to_vec()).filter(|run| !run.is_empty()),
             MessageOption::Behind => self.behind.map(|one| one.word().as_bytes().to_vec()),
             MessageOption::Attempts => retry?.attempts.map(|most| number(most.unwrap_or(0).into())),
             MessageOption::First => retry?.first.map(number),

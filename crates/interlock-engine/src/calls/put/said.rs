@@ -34,6 +34,8 @@ pub struct Said<'a> {
     pub behind: Option<Behind>,
     /// Its coalescing name, or an empty one.
     pub coalesce: Coalesce<'a>,
+    /// The number of messages of its run and the label; empty: none.
+    pub run: &'a [u8],
 }
 
 #[cold]
@@ -84,6 +86,7 @@ impl<'a> Said<'a> {
             MessageOption::Debounce => self.coalesce.debounce = number()? as u64,
             MessageOption::Within => self.coalesce.within = number()? as u64,
             MessageOption::Revision => self.coalesce.revision = number()? as u32,
+            MessageOption::Run => self.run = run(from, what)?,
             MessageOption::Attempts => {
                 let attempts = number()? as u32;
                 self.policy().attempts = Some(Some(attempts).filter(|&most| most > 0));
@@ -140,6 +143,7 @@ impl<'a> Said<'a> {
             group: self.group,
             behind: self.behind,
             coalesce: self.coalesce(),
+            run: self.run,
             ..Put::default()
         }
     }
@@ -155,6 +159,21 @@ fn group<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, what: impl What) -> Rea
         return from.bad(what, "has the byte 0x1F");
     }
     Ok(text)
+}
+
+/// Reads the run of a message: `N:LABEL`, returned without leading zeros.
+fn run<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, what: impl What) -> Read<&'a [u8]> {
+    let text = from.text(MAX_RUN, what)?;
+    if text.is_empty() {
+        return from.bad(what, "is empty");
+    }
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let zeros = text[..digits].iter().take_while(|&&byte| byte == b'0').count();
+    let number = std::str::from_utf8(&text[zeros..digits]).ok().and_then(|text| text.parse().ok());
+    match number {
+        Some(2..=MAX_BATCH) if text.get(digits) == Some(&b':') => Ok(&text[zeros..]),
+        _ => from.bad(what, "is not N:LABEL with N from 2 to 1,024"),
+    }
 }
 
 /// Reads a coalescing name.

@@ -3,7 +3,7 @@
 use crate::key::Key;
 use crate::queue::parts::dead::Dead;
 use crate::queue::schedules::bytes::{Damaged, Reader};
-use crate::queue::schedules::dump::{BEFORE_GROUPS, BEFORE_LIMITS, BEFORE_PARKED};
+use crate::queue::schedules::dump::{BEFORE_GROUPS, BEFORE_LIMITS, BEFORE_PARKED, BEFORE_RUNS};
 use crate::queue::types::limits::{Limits, Weights};
 use crate::queue::types::options::NUMBERS;
 use crate::queue::types::{Behind, Options, Retry, RetryPart, Then};
@@ -96,6 +96,7 @@ pub(super) fn read_dead(reader: &mut Reader<'_>, version: u8) -> Result<Dead<()>
         limit: Vec::new(),
         group: Vec::new(),
         behind: None,
+        run: Vec::new(),
         payload: (),
     };
     if reader.byte("policy of a dead letter")? != 0 {
@@ -115,6 +116,9 @@ pub(super) fn read_dead(reader: &mut Reader<'_>, version: u8) -> Result<Dead<()>
                 None => return reader.damaged("BEHIND of a dead letter"),
             },
         };
+    }
+    if version > BEFORE_RUNS {
+        dead.run = reader.string("run of a dead letter")?.to_vec();
     }
     Ok(dead)
 }

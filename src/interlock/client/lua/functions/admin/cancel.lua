@@ -6,7 +6,7 @@ register('cancel', function(q, from)
   take_end(from)
   begin(q)
   local m = find(q, id)
-  local done = m and m.state ~= 'L'
+  local done = m and STATES[m.state] ~= 'leased'
   if done then
     outcome.cancel(q, m)
     behind.move(q)

@@ -19,7 +19,7 @@ local function purge_pending(q)
     for i = 1, #found[2], 2 do
       local place = found[2][i]
       local m = count < MAX_PURGED and keys < MAX_BATCH_KEYS and is_place(place) and message_at(q, place)
-      if m and not m.gone and m.state ~= 'L' then
+      if m and not m.gone and STATES[m.state] ~= 'leased' then
         outcome.cancel(q, m)
         count, keys = count + 1, keys + #m.exclusive + #m.shared
       end

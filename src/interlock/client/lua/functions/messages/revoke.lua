@@ -13,7 +13,7 @@ register('revoke', function(q, from)
   local m = find(q, id)
   local done = m and m.state == 'L' and (not token or m.token == token)
   if done then
-    leases.end_some(q, m.token, 1)
+    leases.end_some(q, m.token, 1 + runs.part(q, runs.riders(q, m)))
     c[N.revoked] = c[N.revoked] + 1
     if ends == 'retry' then
       outcome.fail(q, m, nil, 'revoked')

@@ -93,7 +93,7 @@ local function look_around(q, walk)
       local m = message_at(q, place)
       if m and m.state ~= 'D' and m.state ~= 'K' and (not token or m.token == token) then
         read = read + #(m.text or '')
-        local list = m.state == 'L' and leased or others
+        local list = STATES[m.state] == 'leased' and leased or others
         list[#list + 1] = m
       end
     end
@@ -172,7 +172,7 @@ local function before_barrier(q, walk, barrier)
 end
 
 local function blockers(q, walk, m)
-  if m.state ~= 'W' and m.state ~= 'G' then
+  if m.state ~= 'W' and m.state ~= 'G' and m.state ~= 'Y' then
     return {}
   elseif m.barrier then
     return { before_barrier(q, walk, m) }
@@ -304,7 +304,7 @@ local function tell_node(q, walk, m, reply)
     end
   end
   local consumer, held, left = '', '', ''
-  if m.state == 'L' then
+  if STATES[m.state] == 'leased' then
     local lease = leases.of(q, m.token)
     consumer, held = lease.consumer, digits(q.now - to_number(lease.given))
     left = digits(math.max(to_number(lease.deadline) - q.now, 0))

@@ -17,9 +17,9 @@ register('peek', function(q, from)
     return told
   end
   local reply = { description.state_of(q, m), '', '', '', description.due_of(q, m), tostring(m.blocked) }
-  if m.state == 'L' then
+  if STATES[m.state] == 'leased' then
     local lease = leases.of(q, m.token)
-    reply[2], reply[3], reply[4] = m.token, lease.consumer, lease.deadline
+    reply[2], reply[3], reply[4], reply[6] = m.token, lease.consumer, lease.deadline, '0'
   end
   description.tell(q, m, reply)
   return reply

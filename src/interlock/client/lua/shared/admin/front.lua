@@ -14,7 +14,7 @@ local LETTERS = { leased = 'a', backing_off = 'b', delayed = 'd', held = '' }
 -- Counters that say of no message that it waits elsewhere.
 local IN_LANES = {
   [N.behind] = true, [N.own] = true, [N.stuck] = true, [N.swept] = true, [N.dying] = true, [N.coalesced] = true,
-  [N.coalescing] = true,
+  [N.coalescing] = true, [N.running] = true, [N.riding] = true,
 }
 
 -- Whether every waiting message is behind another one in a lane. Counters that came after `timed` are of what else can hold

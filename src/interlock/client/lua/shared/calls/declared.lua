@@ -77,6 +77,7 @@ local DECLARED = {
     { name = 'COALESCE', bytes = MAX_KEY_BYTES },
     { name = 'DEBOUNCE', least = 1, most = MAX_SPAN },
     { name = 'WITHIN', least = 1, most = MAX_SPAN },
+    { name = 'RUN', bytes = MAX_RUN },
     { name = 'ATTEMPTS', least = 0, most = MAX_COUNT },
     { name = 'FIRST', least = 0, most = MAX_SPAN },
     { name = 'FACTOR', least = 1000, most = MAX_COUNT },
@@ -84,7 +85,7 @@ local DECLARED = {
     { name = 'JITTER', least = 0, most = 1 },
     { name = 'THEN', words = { dead = true, hold = true, told = 'dead or hold' } },
     { name = 'REVISION', least = 0, most = MAX_COUNT, default = 0 },
-    told = 'PRIORITY, DELAY, DEDUP, AFTER, WINDOW, BARRIER, RESULT, QUIET, LIMIT, GROUP, BEHIND, COALESCE, DEBOUNCE, WITHIN, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER, THEN or REVISION',
+    told = 'PRIORITY, DELAY, DEDUP, AFTER, WINDOW, BARRIER, RESULT, QUIET, LIMIT, GROUP, BEHIND, COALESCE, DEBOUNCE, WITHIN, RUN, ATTEMPTS, FIRST, FACTOR, LONGEST, JITTER, THEN or REVISION',
   },
   -- Options that a dead letter keeps.
   of_the_dead = {
@@ -94,6 +95,7 @@ local DECLARED = {
     'LIMIT',
     'GROUP',
     'BEHIND',
+    'RUN',
     'ATTEMPTS',
     'FIRST',
     'FACTOR',
@@ -107,7 +109,7 @@ local DECLARED = {
     'puts', 'leases', 'acks', 'retries', 'releases', 'leases_expired', 'revoked', 'dead_lettered',
     'cancelled', 'skipped', 'requeued', 'deduplicated', 'lanes', 'paused', 'sealed', 'results',
     'result_bytes', 'oldest_ready', 'oldest_waiting', 'messages_expired', 'dead_expired', 'full',
-    'limited', 'groups', 'parked', 'coalesced',
+    'limited', 'groups', 'parked', 'coalesced', 'riding',
   },
   -- Counters, in the order in which they are stored.
   counters = {
@@ -120,6 +122,6 @@ local DECLARED = {
     'result_bytes', 'result_due', 'aliases', 'watched', 'event_last', 'messages_expired',
     'dead_expired', 'dead_due', 'dead_mark', 'limited', 'ak', 'au', 'timed', 'grouped', 'groups',
     'turn', 'gk', 'gu', 'hk', 'hu', 'behind', 'own', 'stuck', 'parked', 'parked_bytes', 'swept',
-    'dying', 'coalesced', 'coalescing',
+    'dying', 'coalesced', 'coalescing', 'running', 'riding',
   },
 }

@@ -18,6 +18,9 @@ local MAX_BATCH = 1024
 -- Keys of one put or one lease, all its messages together
 local MAX_BATCH_KEYS = 4096
 
+-- Bytes of a message's run: a number and a label
+local MAX_RUN = 261
+
 -- Pairs of name and value of one message
 local MAX_OPTIONS = 24
 
@@ -131,4 +134,4 @@ local NEVER = 9e15
 local APART = 1024
 
 -- Version of the stored layout: see counters.lua, and tests/engine/stored when it changes
-local LAYOUT = 6
+local LAYOUT = 7

@@ -47,33 +47,16 @@ local function replaceable(q, names)
     ids[#ids + 1] = found.values[names[i]] or nil
   end
   for _, m in ipairs(find_all(q, ids)) do
-    if m.state ~= 'L' then
+    if STATES[m.state] ~= 'leased' then
       targets[m.exclusive[1]] = m
     end
   end
   return targets
 end
 
--- Whether all keys of the first list are in the second, which has as many.
-local function same_keys(keys, others)
-  local has = {}
-  if #keys ~= #others then
-    return false
-  end
-  for i = 1, #others do
-    has[others[i]] = true
-  end
-  for i = 1, #keys do
-    if not has[keys[i]] then
-      return false
-    end
-  end
-  return true
-end
-
 -- Names the first thing that keeps a put from replacing the payload of a message; nil if nothing does.
 local function difference(m, put)
-  if not same_keys(m.exclusive, put.exclusive) or not same_keys(m.shared, put.shared) then
+  if not lanes.same_keys(m.exclusive, put.exclusive) or not lanes.same_keys(m.shared, put.shared) then
     return 'set of keys'
   elseif priority_of(m) ~= priority_of(put) then
     return 'priority'

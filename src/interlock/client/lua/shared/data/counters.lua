@@ -23,11 +23,12 @@ end
 NEW[N.due], NEW[N.result_due], NEW[N.kept_due], NEW[N.dead_due] = NEVER, NEVER, NEVER, NEVER
 
 -- The layout of a queue that uses nothing of later ones, of one with groups, of one with messages that may leave their
--- places, and of one with coalescing names: older libraries refuse only the queues that they would damage.
+-- places, of one with coalescing names, and of one with runs: older libraries refuse only the queues that they would damage.
 local PLAIN_LAYOUT = 3
 local GROUPED_LAYOUT = 4
 local BEHIND_LAYOUT = 5
 local COALESCED_LAYOUT = 6
+local RUNS_LAYOUT = 7
 
 -- Made by the first call: `string` does not exist while a library is loaded.
 local STORED, COMMON_LAYOUT, RARE_LAYOUT, NEW_RARE, COMMON_SIZE = nil, nil, nil, nil, nil
@@ -128,7 +129,8 @@ local function save_counters(q)
       set_field(q, 'd', rare)
     end
   end
-  local layout = c[N.coalescing] > 0 and COALESCED_LAYOUT or may_leave(c) and BEHIND_LAYOUT
+  local layout = c[N.running] > 0 and RUNS_LAYOUT
+    or c[N.coalescing] > 0 and COALESCED_LAYOUT or may_leave(c) and BEHIND_LAYOUT
     or c[N.grouped] > 0 and GROUPED_LAYOUT or PLAIN_LAYOUT
   local text = struct_pack(STORED, layout, table_unpack(c, 1, N.rare))
   if text ~= q.loaded then

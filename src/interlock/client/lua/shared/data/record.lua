@@ -6,7 +6,7 @@ local EXTRAS, SHARES, BARRIER, OUTSIDE, LIMITED, SEVERAL, GROUPED = 1, 2, 4, 8, 
 
 local STATES = {
   R = 'ready', P = 'ready', A = 'ready', W = 'waiting', G = 'waiting',
-  L = 'leased', B = 'backing_off', H = 'held', D = 'delayed', K = 'parked', X = 'dead',
+  L = 'leased', Y = 'leased', B = 'backing_off', H = 'held', D = 'delayed', K = 'parked', X = 'dead',
 }
 
 -- Flags, as a byte, of a record with one limit name and, besides a payload, only exclusive keys; and with a group instead.
@@ -87,8 +87,11 @@ end
 local function unpack_record(place, text)
   local state = string_sub(text, 1, 1)
   local from, blocked, token, aside, limit, group = 2, 0, nil, nil, false, false
+  local riders = nil
   if state == 'L' then
     token, from = string_sub(text, 2, 17), 18
+  elseif state == 'Y' then
+    token, riders, from = string_sub(text, 2, 17), to_number(string_sub(text, 18, 21)), 22
   elseif state == 'W' or state == 'G' then
     blocked, from = to_number(string_sub(text, 2, 5)), 6
   elseif state == 'A' then
@@ -131,6 +134,8 @@ local function unpack_record(place, text)
   local exclusive, shared = NONE, NONE
   if count > 0 then
     exclusive, at = keys_at(text, at, count)
+    -- A rider waits on each of them.
+    blocked = riders and count or blocked
   end
   if readers > 0 then
     shared, at = keys_at(text, at, readers)
@@ -139,7 +144,7 @@ local function unpack_record(place, text)
     place = place, id = extras and extras.ID or place, state = state, blocked = blocked, token = token,
     extras = extras, exclusive = exclusive, shared = shared,
     barrier = flags % 8 >= BARRIER, outside = flags % 16 >= OUTSIDE, limit = limit, aside = aside, group = group,
-    text = text, from = from, at = at, changed = false,
+    riders = riders, text = text, from = from, at = at, changed = false,
   }
 end
 
@@ -178,6 +183,7 @@ end
 
 local HEADS = {
   L = function(m) return 'L' .. m.token end,
+  Y = function(m) return string_format('Y%s%04d', m.token, m.riders) end,
   W = function(m) return string_format('W%04d', m.blocked) end,
   G = function(m) return string_format('G%04d', m.blocked) end,
   A = function(m) return string.char(65, 48 + m.aside) end,
@@ -193,7 +199,7 @@ local function pack_record(m)
   return (head and head(m) or m.state) .. rest
 end
 
--- Fields that only few messages have: PRIORITY, DEDUP, WINDOW, RESULT, QUIET, BEHIND and the policy, as the
+-- Fields that only few messages have: PRIORITY, DEDUP, WINDOW, RESULT, QUIET, BEHIND, RUN and the policy, as the
 -- put named them, ID (of a message that was delayed or parked, whose place is another), those of parked ones (see
 -- parking.lua), STUCK and DYING (see shut_keys.lua), RETURNED, after a lease that did not count as an attempt, ATTEMPT from
 -- the second on, ERROR, COALESCE, which says that the first key is a coalescing name, REVISION and LATEST, until when a debounce

@@ -33,12 +33,15 @@ end
 
 -- Leases a message: its part of the reply after `at`. Answers the end.
 local function lease_one(q, m, token, reply, at)
-  local exclusive, shared = m.exclusive, m.shared
-  m.state, m.token = 'L', token
+  local exclusive, shared, rides = m.exclusive, m.shared, m.state == 'Y'
+  if not rides then
+    m.state = 'L'
+  end
+  m.token = token
   changed(q, m)
   reply[at + 1] = m.id
   reply[at + 2] = m.id == m.place and '' or m.place
-  reply[at + 3] = (m.extras and m.extras.QUIET and '-' or '') .. attempt_of(m)
+  reply[at + 3] = (rides and '+' or '') .. (m.extras and m.extras.QUIET and '-' or '') .. attempt_of(m)
   reply[at + 4] = payload_of(q, m)
   reply[at + 5], reply[at + 6] = tostring(#exclusive), tostring(#shared)
   at = at + 6
@@ -243,14 +246,13 @@ local function grant(q, consumer, wanted, reply)
     return true, grant_plainly(q, consumer, wanted, popped, plain, reply, written)
   end
   local at = #reply
-  local taken, places = take_ready(q, wanted.kind, wanted.count, popped, records, only)
+  local taken, places, alone = take_ready(q, wanted, popped, records, only)
   local count = #taken
   if count == 0 then
     forget(q, MAX_DUE)
     reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = '', '', next_due(q, wanted.kind), '0'
     return false
   end
-  local alone = count == 1 and is_alone(taken[1])
   local token = enter_lease(q, consumer, wanted, places, reply, alone and 's' or 'g')
   if q.watched then
     tell_leases(q, consumer, token, places, taken)

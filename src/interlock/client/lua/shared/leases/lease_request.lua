@@ -3,6 +3,12 @@
 local take_whole, take_word = take.whole, take.word
 local wait_for, woken = waiters.wait_for, waiters.woken
 
+-- The words for what is asked for, each with its kind: one with a plus is for runs, too.
+local WORDS = {
+  any = 'any', keyed = 'keyed', unkeyed = 'unkeyed', ['any+'] = 'any', ['keyed+'] = 'keyed',
+  told = 'any, keyed, unkeyed, any+ or keyed+',
+}
+
 -- Nearly all calls ask for one of a few durations.
 local DURATIONS = {}
 local DURATIONS_KNOWN = { count = 0, most = 100 }
@@ -23,11 +29,8 @@ local function take_duration(from)
 end
 
 local function take_wanted(from)
-  return {
-    count = take_whole(from, 1, MAX_BATCH, 'count'),
-    duration = take_duration(from),
-    kind = take_word(from, KINDS, 'kind'),
-  }
+  local count, duration, word = take_whole(from, 1, MAX_BATCH, 'count'), take_duration(from), take_word(from, WORDS, 'kind')
+  return { count = count, duration = duration, kind = WORDS[word], runs = word ~= WORDS[word] }
 end
 
 -- Appends the messages to the reply; a caller that got none is entered as waiting. Answers the reply's

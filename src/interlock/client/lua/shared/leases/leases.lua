@@ -28,6 +28,19 @@ local function places_of(lease)
   return places
 end
 
+-- Up to this many of its places, those that follow one of them.
+local function places_behind(lease, place, count)
+  local text, first, places = lease.text, 42 + #lease.consumer, {}
+  local at = string_find(text, place, first, true)
+  while (at - first) % 16 > 0 do
+    at = string_find(text, place, at + 1, true)
+  end
+  for from = at + 16, math.min(#text, at + 16 * count), 16 do
+    places[#places + 1] = string_sub(text, from, from + 15)
+  end
+  return places
+end
+
 local function keep_lease(q, lease)
   local rest = string_sub(lease.text, 37)
   set(hash(q, 't'), lease.token, lease.given .. lease.deadline .. string_format('%04d', lease.out) .. rest)
@@ -40,4 +53,6 @@ local function alive(q, token)
 end
 
 -- The interface to other files: one table, because a library is limited to 200 names.
-local leases = { from = lease_from, of = lease_of, places = places_of, keep = keep_lease, alive = alive }
+local leases = {
+  from = lease_from, of = lease_of, places = places_of, places_behind = places_behind, keep = keep_lease, alive = alive,
+}

@@ -34,6 +34,9 @@ local function settle(q, m, kept)
     if extras.BEHIND and extras.BEHIND ~= 'wait' then
       c[N.own] = c[N.own] - 1
     end
+    if extras.RUN then
+      c[N.running] = c[N.running] - 1
+    end
     if extras.STUCK or extras.DYING then
       behind.leave_keys(q, m)
     end

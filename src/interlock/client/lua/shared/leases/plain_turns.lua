@@ -270,7 +270,9 @@ local function take_in_rounds(q, chosen, places, count)
       states[i] = state
     end
     local weight = turns.weight_of(q, group)
-    local some = math.min(#line == 1 and count or math.max(weight - state.used, 1), state.ready, count - n)
+    -- More than a turn may be used, since another weight was declared.
+    local left = math.max(weight - state.used, 1)
+    local some = math.min(#line == 1 and count or left, state.ready, count - n)
     local first = state.first
     if #first < 16 * some then
       first = first .. read_behind(q, chosen, group, count)
@@ -278,14 +280,16 @@ local function take_in_rounds(q, chosen, places, count)
     for k = 1, some do
       places[n + k] = string_sub(first, 16 * k - 15, 16 * k)
     end
-    n, first, state.ready, state.used = n + some, string_sub(first, 16 * some + 1), state.ready - some, state.used + some
+    n, first, state.ready = n + some, string_sub(first, 16 * some + 1), state.ready - some
     if first == '' and state.ready > 0 then
       first = read_behind(q, chosen, group, count)
     end
     state.first = first
-    if state.used >= weight then
+    if some < left then
+      state.used = state.used + some
+    else
       chosen.turn = chosen.turn + 1
-      state.number, state.used = chosen.turn, #line == 1 and state.used % weight or 0
+      state.number, state.used = chosen.turn, (some - left) % weight
       if state.ready > 0 then
         line[#line + 1] = i
       end

@@ -64,7 +64,7 @@ local function take_settlements(from)
   return list
 end
 
--- The settlements whose lease still holds the message, in order.
+-- The settlements whose lease still holds the message, or will once the messages before it in its run are settled; in order.
 local function held_ones(q, list)
   local ids, tokens = {}, {}
   for i = 1, #list do
@@ -75,13 +75,13 @@ local function held_ones(q, list)
   local living, held, messages = {}, {}, {}
   for i = 1, #list do
     local one, m, token = list[i], found[i], tokens[i]
-    if m and m.state == 'L' and m.token == token and not m.settling then
+    if m and (m.state == 'L' or m.state == 'Y') and m.token == token and not m.settling then
       if living[token] == nil then
         living[token] = alive(q, token) or false
       end
       if living[token] then
-        -- Named twice: the first one settles it.
-        m.settling = true
+        -- Named twice: the first one settles it. A rider may have the lease by the second.
+        m.settling, one.rides = m.state == 'L', m.state == 'Y'
         held[#held + 1] = one
         messages[#messages + 1] = m
       end
@@ -94,11 +94,15 @@ local function held_ones(q, list)
   return held, messages
 end
 
+-- Answers also how many riders wait again.
 local function settle_one(q, one, m)
-  local c, verb = q.counters, one.verb
+  local c, verb, parted = q.counters, one.verb, 0
   if verb == 'CLOSE' then
     slots.close(q, one.name, q.now + one.delay)
     verb = one.counts and 'NACK' or 'DEFER'
+  end
+  if verb ~= 'ACK' and verb ~= 'DONE' and verb ~= 'DROP' then
+    parted = runs.part(q, runs.riders(q, m))
   end
   if verb == 'ACK' or verb == 'DONE' then
     c[N.acks] = c[N.acks] + 1
@@ -109,17 +113,17 @@ local function settle_one(q, one, m)
       keep_result(q, m, 'd', one.text or '')
     end
     settle(q, m)
-    return 'ACKED'
+    return 'ACKED', 0
   elseif verb == 'NACK' then
     if m.extras and m.extras.ALONE then
       -- Its handler ended by itself.
       unsuspect(m)
     end
-    return fail(q, m, one.delay, one.text)
+    return fail(q, m, one.delay, one.text), parted
   elseif verb == 'REJECT' then
-    return give_up(q, m, one.text, false)
+    return give_up(q, m, one.text, false), parted
   elseif verb == 'EXHAUST' then
-    return give_up(q, m, one.text, option(q, 'THEN', m) == 'hold')
+    return give_up(q, m, one.text, option(q, 'THEN', m) == 'hold'), parted
   elseif verb == 'DROP' then
     c[N.messages_expired] = c[N.messages_expired] + 1
     if q.watched then
@@ -127,14 +131,14 @@ local function settle_one(q, one, m)
     end
     keep_result(q, m, 'e', one.text)
     settle(q, m)
-    return 'DROPPED'
+    return 'DROPPED', 0
   end
   c[N.releases] = c[N.releases] + 1
   if q.watched then
     events.happened(q, verb == 'DEFER' and 'defer' or 'release', m, m.token)
   end
   come_again(q, m, one.delay or 0)
-  return 'RELEASED'
+  return 'RELEASED', parted
 end
 
 local function settle_all(q, list, reply)
@@ -147,9 +151,12 @@ local function settle_all(q, list, reply)
   if #held == 0 then
     return
   end
-  local ended = {}
+  local ended, riders_ended = {}, {}
   for i = 1, #held do
-    ended[held[i].token] = (ended[held[i].token] or 0) + 1
+    local token = held[i].token
+    if not held[i].rides then
+      ended[token] = (ended[token] or 0) + 1
+    end
   end
   for token, count in pairs(ended) do
     end_some(q, token, count)
@@ -165,8 +172,19 @@ local function settle_all(q, list, reply)
     coalescing.look_at(q, messages)
   end
   for i = 1, #held do
-    messages[i].settling = nil
-    reply[held[i].answer] = settle_one(q, held[i], messages[i])
-    behind.move(q)
+    local one, m, count = held[i], messages[i], nil
+    m.settling = nil
+    -- A rider that has not got the lease by now is not settled.
+    if not one.rides or m.state == 'L' and m.token == one.token and not m.gone then
+      reply[one.answer], count = settle_one(q, one, m)
+      behind.move(q)
+      count = one.rides and count + 1 or count
+      if count > 0 then
+        riders_ended[one.token] = (riders_ended[one.token] or 0) + count
+      end
+    end
+  end
+  for token, count in pairs(riders_ended) do
+    end_some(q, token, count)
   end
 end

@@ -25,8 +25,9 @@ local function own_messages(q, half, count)
       end
       local texts = unknown_records(q, places)
       for k = 1, #list do
-        local m = q.messages[places[k]]
-        list[k].stale = not (texts[k] or m and m.state == 'R' and not m.gone)
+        local m, text = q.messages[places[k]], texts[k]
+        -- 'R': under its id there may be a parked message.
+        list[k].stale = not (text and string_byte(text) == 82 or m and m.state == 'R' and not m.gone)
       end
     end
   end
@@ -222,6 +223,12 @@ function turns.give_back(q, taken)
     end
   end
   taken.first, taken.second = false, false
+end
+
+-- A message that is leased with the one before it uses one of a turn of its group, too.
+function turns.ride(q, m, kind)
+  local g = m.group and turns.group(q, '', m.group)
+  use_turns(q, KINDS[kind], { g = g, first = false, second = false }, turns.rank_of(m))
 end
 
 -- Messages that were taken but not leased return.

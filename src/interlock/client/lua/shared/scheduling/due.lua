@@ -44,25 +44,29 @@ local function expired(q, left)
   return over
 end
 
+-- A run ends completely, even if it has more riders than the call may apply.
 local function expire(q, left)
-  local over, ended = expired(q, left), {}
-  local count = math.min(#over, left)
-  for i = 1, count do
-    local m = over[i]
-    ended[m.token] = (ended[m.token] or 0) + 1
+  local over, ended, count = expired(q, left), {}, 0
+  while count < #over and left > 0 do
+    count = count + 1
+    local m = over[count]
+    m.run = runs.riders(q, m)
+    local some = 1 + #m.run
+    ended[m.token], left = (ended[m.token] or 0) + some, left - some
     q.counters[N.leases_expired] = q.counters[N.leases_expired] + 1
   end
   for token, some in pairs(ended) do
     end_some(q, token, some)
   end
   for i = 1, count do
+    runs.part(q, over[i].run)
     if q.watched then
       events.happened(q, 'lease_expired', over[i], over[i].token)
     end
     ran_out(q, over[i])
     behind.move(q)
   end
-  return left - count
+  return math.max(left, 0)
 end
 
 -- The number that the call may still apply; the others stay in the set.

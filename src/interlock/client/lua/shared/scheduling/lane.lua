@@ -99,8 +99,25 @@ local function lane_text(lane)
   return string_format('S%s%s%s%010d%d', lane.head, lane.tail, lane.first or NOBODY, lane.active, lane.depth)
 end
 
+-- Whether all keys of the first list are in the second, which has as many.
+local function same_keys(keys, others)
+  local has = {}
+  if #keys ~= #others then
+    return false
+  end
+  for i = 1, #others do
+    has[others[i]] = true
+  end
+  for i = 1, #keys do
+    if not has[keys[i]] then
+      return false
+    end
+  end
+  return true
+end
+
 -- The interface to other files: one table, because a library is limited to 200 names.
 local lanes = {
   short_node = short_node, key_of = key_of_lane, is_single = single, of = lane_of, note_depth = note_depth,
-  write_classes = write_classes, text = lane_text,
+  write_classes = write_classes, text = lane_text, same_keys = same_keys,
 }

@@ -62,6 +62,9 @@ local function enter(q, m)
   if extras and extras.BEHIND and extras.BEHIND ~= 'wait' then
     c[N.own] = c[N.own] + 1
   end
+  if extras and extras.RUN then
+    c[N.running] = c[N.running] + 1
+  end
   if q.watched then
     events.happened(q, 'put', m)
   end

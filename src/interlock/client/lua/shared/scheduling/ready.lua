@@ -7,8 +7,6 @@
 -- A cancelled message leaves its sorted set; in a list its entry stays, and is skipped. The
 -- counters have the lengths of lists and sets, and the number of stale entries of a list.
 
-local look_at_pauses, paused_key, set_aside = pauses.look_at, pauses.first_of, pauses.set_aside
-
 local WITH_KEYS = { list = 'fk', set = 'rk', lists = N.fk, sets = N.rk, stale = N.sk, moves = N.ak, number = 0 }
 local WITHOUT = { list = 'fu', set = 'ru', lists = N.fu, sets = N.ru, stale = N.su, moves = N.au, number = 1 }
 for i = 1, 2 do
@@ -18,10 +16,7 @@ for i = 1, 2 do
   -- See slots.lua.
   half.moved = { half = half, listed = false, name = i == 1 and 'ak' or 'au', count = half.moves, kind = i == 1 and 'keyed' or 'unkeyed' }
 end
-local KINDS = {
-  any = { WITH_KEYS, WITHOUT }, keyed = { WITH_KEYS }, unkeyed = { WITHOUT },
-  told = 'any, keyed or unkeyed',
-}
+local KINDS = { any = { WITH_KEYS, WITHOUT }, keyed = { WITH_KEYS }, unkeyed = { WITHOUT } }
 
 local function ready_count(c, kind)
   local count, halves = 0, KINDS[kind]
@@ -260,131 +255,8 @@ local function ready_at(q, places, pauses, texts)
   return found
 end
 
--- Bytes of the payload of a plain record.
-local function plain_size(text)
-  local high, low = string_byte(text, 3, 4)
-  local at = 5
-  for _ = 1, high * 256 + low do
-    local long, short = string_byte(text, at, at + 1)
-    at = at + 2 + long * 256 + short
-  end
-  return #text - at + 1
-end
-
--- Whether the payloads of these messages fit into a lease. Those of plain ones are counted only if
--- they might not: a record is longer than its payload. `bytes` are those of the first `counted`.
-local function is_enough(taken, sum)
-  local m = taken[#taken]
-  sum.most = sum.most + (type(m) == 'string' and #m or size_of(m))
-  if sum.most < MAX_TOLD then
-    return false
-  end
-  for i = sum.counted + 1, #taken do
-    local one = taken[i]
-    sum.bytes = sum.bytes + (type(one) == 'string' and plain_size(one) or size_of(one))
-  end
-  sum.counted, sum.most = #taken, sum.bytes
-  return sum.bytes >= MAX_TOLD
-end
-
--- A message whose lease expired while its handler may have run is leased alone (clause 9); see
--- record.lua.
-local function is_alone(m)
-  return type(m) == 'table' and m.extras and m.extras.ALONE
-end
-
--- Leases up to this many messages, in order, and their places; a plain one (see plain.lua) by its
--- record. Messages that are found to be paused (clause 22) or refused by a limit (26) are set aside. `popped` were already
--- taken from `source`, or in turns; `texts` are their records.
-local function take_ready(q, kind, count, popped, texts, source)
-  local c, taken, of, keys, aside = q.counters, {}, {}, 0, 0
-  local sum, most = { bytes = 0, counted = 0, most = 0 }, 128
-  if c[N.halted] > 0 then
-    return taken, of
-  end
-  while popped or #taken < count and aside < MAX_READIED and ready_count(c, kind) > 0 do
-    local places, from, only = popped, nil, source
-    if source and source.in_turns then
-      from, only = source, nil
-    end
-    if not popped then
-      places, from, only = pop_ready(q, kind, math.min(count - #taken, most))
-      most = math.min(2 * most, 128)
-    end
-    local pauses = c[N.paused] > 0
-    local found = ready_at(q, places, pauses, texts)
-    popped, texts = nil, nil
-    if pauses then
-      look_at_pauses(q, found)
-    end
-    if q.slots then
-      slots.look_at(q, found)
-    end
-    for i = 1, #places do
-      local m = found[i]
-      if type(m) == 'string' then
-        local high, low = string_byte(m, 3, 4)
-        keys = keys + high * 256 + low
-        if keys > MAX_BATCH_KEYS and #taken > 0 then
-          push_back(q, places, i, from, only)
-          return taken, of
-        end
-        taken[#taken + 1] = m
-        of[#taken] = places[i]
-        if is_enough(taken, sum) then
-          push_back(q, places, i + 1, from, only)
-          return taken, of
-        end
-      elseif not m or m.gone or m.state ~= 'R' and m.state ~= 'A' then
-        local half = (only or from[i]).half
-        c[half.stale] = c[half.stale] - 1
-      else
-        local paused, admitted, another = pauses and paused_key(q, m), true, false
-        if m.limit then
-          admitted, another = slots.admit(q, m, paused)
-        elseif paused then
-          set_aside(q, m, paused)
-          admitted = false
-        end
-        if not admitted then
-          aside = aside + 1
-          -- It used no turn: another group may come next.
-          another = another or from and from.in_turns
-        else
-          keys = keys + #m.exclusive + #m.shared
-          local alone = is_alone(m)
-          -- One message may exceed the remaining keys, or it could never be leased.
-          if (keys > MAX_BATCH_KEYS or alone) and #taken > 0 then
-            push_back(q, places, i, from, only)
-            return taken, of
-          end
-          another = m.limit and slots.take(q, m)
-          taken[#taken + 1] = m
-          of[#taken] = places[i]
-          if is_enough(taken, sum) or alone then
-            push_back(q, places, i + 1, from, only)
-            return taken, of
-          end
-        end
-        if another then
-          -- It may come before the rest. Where one is moved, others follow: few are taken at a time.
-          push_back(q, places, i + 1, from, only)
-          if not admitted and from and from.in_turns then
-            turns.give_back(q, from[i])
-          end
-          most = 1
-          break
-        end
-      end
-    end
-    if q.turns and q.slots then
-      slots.refresh(q)
-    end
-  end
-  return taken, of
-end
-
 -- The interface to other files: one table, because a library is limited to 200 names.
 local ready_sources = {
-  of = sources_of, entries = entries_of, comes_before = comes_before, remove_first = remove_first, push_back = push_back,
+  of = sources_of, entries = entries_of, comes_before = comes_before, remove_first = remove_first, pop = pop_ready,
+  push_back = push_back, at = ready_at,
 }

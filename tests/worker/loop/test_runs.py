@@ -1,0 +1,230 @@
+"""Tasks that are given lists: what follows on the same keys comes together, in every pool."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock import Run
+from interlock.app import App
+from interlock.worker.worker import Worker
+from tests.worker.apps import listed
+from tests.worker.workers import wait_for
+
+POOLS = pytest.mark.parametrize("pool", ["thread", "asyncio", "process"])
+ENGINES = pytest.mark.parametrize("engine", ["memory", "hub", "redis"], indirect=True)
+
+
+@pytest.fixture
+def app(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
+    monkeypatch.setenv("LISTED_FOLDER", str(tmp_path))
+    listed.app.close()
+    listed.app.url = url
+    yield listed.app
+    listed.app.close()
+
+
+def lists(folder: Path) -> list[tuple[list[int], list[int]]]:
+    """Returns the numbers that each handler was given, and their attempts."""
+    file = folder / "lists"
+    lines = file.read_text().splitlines() if file.exists() else []
+    found = []
+    for line in lines:
+        numbers, _, attempts = line.partition("|")
+        found.append((list(map(int, numbers.split())), list(map(int, attempts.split()))))
+    return found
+
+
+def handled(app: App, folder: Path, pool: str, task: Any, *numbers: int) -> Any:
+    """Sends the numbers, of which the first is handled while the others gather; returns the queue
+    once it is empty."""
+    queue = app._queue("default")
+    with app.worker(threads=3, pool=pool, audit=True) as worker:
+        task.send(0)
+        wait_for(lambda: bool(lists(folder)), "the first handler begins")
+        for number in numbers:
+            task.send(number)
+        (folder / "gate").touch()
+        wait_for(lambda: queue.stats().unsettled == 0, "all are handled")
+        assert violations(worker) == 0
+    return queue
+
+
+def violations(worker: Worker) -> int:
+    audit: Any = worker._audit
+    return 0 if audit is None else audit.violations
+
+
+@ENGINES
+@POOLS
+def test_what_gathers_behind_a_handler_is_the_next_list(
+    app: App, tmp_path: Path, engine: str, pool: str
+) -> None:
+    task = listed.ahandle if pool == "asyncio" else listed.handle
+    queue = handled(app, tmp_path, pool, task, 1, 2, 3, 4)
+    assert lists(tmp_path) == [([0], [1]), ([1, 2, 3, 4], [1, 1, 1, 1])]
+    assert queue.stats().acks == 5
+
+
+@ENGINES
+@POOLS
+def test_the_first_call_that_is_not_reported_fails_and_the_rest_comes_again(
+    app: App, tmp_path: Path, engine: str, pool: str
+) -> None:
+    task = listed.ahandle if pool == "asyncio" else listed.handle
+    queue = handled(app, tmp_path, pool, task, 1, 2, 100, 3, 4)
+    assert lists(tmp_path) == [
+        ([0], [1]),
+        ([1, 2, 100, 3, 4], [1] * 5),
+        ([100], [2]),
+        ([100], [3]),
+        ([3, 4], [1, 1]),
+    ]
+    (dead,) = queue.dead_letters()
+    assert dead.attempts == 3 and "not 100" in dead.error
+    assert queue.stats().acks == 5
+
+
+@POOLS
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_other_outcomes_are_those_of_the_first_call_that_is_not_reported(
+    app: App, tmp_path: Path, engine: str, pool: str
+) -> None:
+    task = listed.ahandle if pool == "asyncio" else listed.handle
+    queue = handled(app, tmp_path, pool, task, 1, 200, 2, 300, 3)
+    assert [numbers for numbers, _ in lists(tmp_path)] == [
+        [0],
+        [1, 200, 2, 300, 3],
+        [2, 300, 3],
+        [300],
+        [3],
+    ]
+    assert [letter.error for letter in queue.dead_letters()] == ["not 200"]
+
+
+@POOLS
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_an_error_after_all_were_reported_fails_none(
+    app: App, tmp_path: Path, engine: str, pool: str
+) -> None:
+    task = listed.ahandle if pool == "asyncio" else listed.handle
+    queue = handled(app, tmp_path, pool, task, 1, 2, 400)
+    assert [numbers for numbers, _ in lists(tmp_path)] == [[0], [1, 2, 400]]
+    assert (queue.stats().acks, queue.stats().dead) == (4, 0)
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_a_task_that_reports_nothing_finds_the_call_that_fails(
+    app: App, tmp_path: Path, engine: str
+) -> None:
+    queue = handled(app, tmp_path, "thread", listed.silent, 1, 2, 100, 3)
+    assert [numbers for numbers, _ in lists(tmp_path)] == [
+        [0],
+        [1, 2, 100, 3],
+        [1],
+        [2, 100, 3],
+        [2],
+        [100, 3],
+        [100],
+        [100],
+        [3],
+    ]
+    assert len(queue.dead_letters()) == 1
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_after_a_timeout_the_first_call_that_is_not_reported_failed(
+    app: App, tmp_path: Path, engine: str
+) -> None:
+    queue = app._queue("default")
+    (tmp_path / "gate").touch()
+    for number in (1, 2, 100):
+        listed.hangs.send(number)
+    with app.worker(threads=2):
+        wait_for(lambda: queue.stats().dead == 1, "the handler is stopped")
+        (letter,) = queue.dead_letters()
+        assert b"\x02" in letter.payload and "handled for more than" in letter.error
+        (tmp_path / "late").touch()
+        wait_for(lambda: queue.stats().unsettled == 0, "all are handled")
+    assert queue.stats().acks + queue.stats().dead == 3
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_expired_calls_are_left_out_of_the_list(app: App, tmp_path: Path, engine: str) -> None:
+    queue = app._queue("default")
+    (tmp_path / "gate").touch()
+    for number in (1, 2, 3):
+        listed.handle.send(number)
+        listed.handle.options(expires=0.001).send(number + 10)
+    until = time.monotonic() + 0.01
+    wait_for(lambda: time.monotonic() > until, "they have expired")
+    with app.worker(threads=2):
+        wait_for(lambda: queue.stats().unsettled == 0, "all are handled")
+    assert [numbers for numbers, _ in lists(tmp_path)] == [[1, 2, 3]]
+    assert (queue.stats().acks, queue.stats().messages_expired) == (3, 3)
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_another_task_with_the_key_is_handled_in_its_place(
+    app: App, tmp_path: Path, engine: str
+) -> None:
+    queue = app._queue("default")
+    (tmp_path / "gate").touch()
+    for number in (1, 2):
+        listed.handle.send(number)
+    listed.plain.send(3)
+    for number in (4, 5):
+        listed.handle.send(number)
+    with app.worker(threads=4):
+        wait_for(lambda: queue.stats().unsettled == 0, "all are handled")
+    assert [numbers for numbers, _ in lists(tmp_path)] == [[1, 2], [3], [4, 5]]
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_a_message_that_cannot_be_read_ends_the_list_and_is_a_dead_letter(
+    app: App, tmp_path: Path, engine: str
+) -> None:
+    queue = app._queue("default")
+    (tmp_path / "gate").touch()
+    listed.handle.send(1)
+    queue.put(b"no call", keys="k", run=100, label="handle")
+    listed.handle.send(2)
+    with app.worker(threads=2):
+        wait_for(lambda: queue.stats().unsettled == 0, "all are handled")
+    assert [numbers for numbers, _ in lists(tmp_path)] == [[1], [2]]
+    assert len(queue.dead_letters()) == 1
+
+
+def test_a_list_counts_each_call_in_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LISTED_FOLDER", str(tmp_path))
+    (tmp_path / "gate").touch()
+    listed.app.close()
+    listed.app.url = "memory://"
+    queue = listed.app._queue("default")
+    for number in (1, 2, 100, 3):
+        listed.handle.send(number)
+    with listed.app.worker(threads=2) as worker:
+        worker.measure()
+        wait_for(lambda: queue.stats().unsettled == 0, "all are handled")
+        told = worker.reading().counters
+    outcomes = {labels[-1]: count for name, labels, count in told if name == "handled"}
+    assert outcomes == {"acked": 3, "retried": 2, "dead": 1}
+    listed.app.close()
+
+
+def test_a_run_is_a_sequence_that_is_reported_in_order() -> None:
+    run = Run("abc")
+    assert (len(run), run[0], run[1:], list(run)) == (3, "a", ("b", "c"), ["a", "b", "c"])
+    run.done(2)
+    for wrong in (1, 4, -1):
+        with pytest.raises(ValueError, match=rf"count is {wrong}; allowed: 2 to 3"):
+            run.done(wrong)
+    with pytest.raises(TypeError, match="done\\(\\): count is str"):
+        run.done("1")  # type: ignore[arg-type]
+    run.done(3)
