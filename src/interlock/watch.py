@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import heapq
 import logging
 import os
@@ -18,6 +17,7 @@ from interlock import _core
 from interlock.explanation import Explanation, from_native, key_names, key_text
 from interlock.failure import first_line
 from interlock.runtime import forks
+from interlock.runtime.threads import start_thread
 
 __all__ = ["follow", "handled_are_told", "log", "log_handled", "report", "tell_handled"]
 
@@ -284,8 +284,7 @@ def _ring(number: int) -> None:
     me = object()
     if _started.setdefault(forks.count, me) is me:
         try:
-            # Not threading.Thread, whose start takes locks.
-            _thread.start_new_thread(_watch, ())
+            start_thread(_watch)
         except RuntimeError:
             # The interpreter is ending, or the system cannot start another thread.
             _started.pop(forks.count, None)

@@ -6,7 +6,6 @@ that were dropped.
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import queue as _queue
 import threading
@@ -25,6 +24,7 @@ from interlock.client.transport.thread_link import Link
 from interlock.errors import EngineUnavailable, InterlockError, ShutDown
 from interlock.message import Put
 from interlock.runtime import forks
+from interlock.runtime.threads import start_thread
 from interlock.watch import log
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class ThreadSessions:
         if left or session.undo is not None:
             # Ctrl-C, for instance: it waits neither for the engine nor for a thread to start, as
             # threading.Thread does, with a lock that a second one could leave taken.
-            _thread.start_new_thread(self._finish, (left, session))
+            start_thread(self._finish, left, session)
             return
         if self._busy.pop(session, _NOT_THERE) is _NOT_THERE:
             # Taken before a fork: it belongs to the parent.
@@ -251,8 +251,7 @@ class LeaseThread:
         me = object()
         if self._started.setdefault("thread", me) is me:
             try:
-                # Not threading.Thread, whose start takes locks.
-                _thread.start_new_thread(self._renew_leases, ())
+                start_thread(self._renew_leases)
             except RuntimeError:
                 # The interpreter is ending, or no thread can be started.
                 self._started.pop("thread", None)

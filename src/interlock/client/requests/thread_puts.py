@@ -20,6 +20,7 @@ from interlock.errors import EngineUnavailable, ShutDown
 from interlock.message import Put
 from interlock.runtime import forks
 from interlock.runtime.limits import MAX_BATCH
+from interlock.runtime.threads import start_thread
 
 _IDLE = 5.0
 """Seconds after which a thread that has nothing to send ends."""
@@ -164,8 +165,7 @@ class ThreadPuts:
         self._bell.put(None)
         if "thread" not in self._thread:
             try:
-                # Not threading.Thread, whose start takes locks.
-                _thread.start_new_thread(self._send_gathered, ())
+                start_thread(self._send_gathered)
             except RuntimeError:
                 # The interpreter is ending, or no thread can be started.
                 self.wake()
