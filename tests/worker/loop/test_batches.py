@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import defaultdict
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +23,9 @@ from interlock.client.faces.handler_time import (
     HandlerTime,
 )
 from interlock.worker.loop import batch_runner
+from interlock.worker.loop.lease_plan import LeasePlan
+from interlock.worker.loop.state import Phase, Places
+from interlock.worker.message.source import Source, SourceState
 from interlock.worker.pools.thread_pool import ThreadPool
 from tests.worker.workers import wait_for
 
@@ -250,6 +255,55 @@ def test_handlers_that_compute_run_in_batches_and_return_to_the_pool(
         wait_for(lambda: len(names) == 600, "they are not handled")
     first = next(n for n, name in enumerate(names) if "interlock-batches" in name)
     assert any("interlock-handler" in name for name in names[first:])
-    batched = sum("interlock-batches" in name for name in names)
+    runs = itertools.groupby("interlock-batches" in name for name in names)
     # Two batches: calls are sent ahead.
-    assert 0 < batched <= 4 * MOST_LEASED
+    assert max(len(list(run)) for batched, run in runs if batched) <= 4 * MOST_LEASED
+
+
+class Planned(Source):
+    """A source whose calls are only noted."""
+
+    def __init__(self) -> None:
+        replies: Any = None
+        super().__init__("default", None, "any", 30.0, replies)
+        self.calls: list[object] = []
+
+    def exchange(self, places: int) -> None:
+        self.calls.append(places)
+
+    def settle(self) -> None:
+        self.calls.append("settle")
+
+
+def test_a_pool_with_messages_leased_ahead_gets_no_more_until_a_batch_has_its_place() -> None:
+    places, source = Places(4, 0), Planned()
+    places.moved(4)
+    state: Any = SimpleNamespace(
+        places=places, sources=[source], lends=True, phase=Phase.RUNNING, alone_one=None,
+        times=SimpleNamespace(quick=False, leased_ahead=20), deferrals=SimpleNamespace(full=False),
+    )  # fmt: skip
+
+    def lend(source: Source) -> bool:
+        if not places.take(source.kind, 1):
+            return False
+        source.state = SourceState.BATCHES
+        return True
+
+    batches: Any = SimpleNamespace(lend=lend)
+    plan = LeasePlan(state, batches)
+    plan.begin()
+    source.more = True
+    plan.serve_all(0.0, False)
+    assert source.calls == [24] and places.free("any") == -20
+    # Handlers turn out to be quick, and more than half of what was leased ahead has ended.
+    state.times.quick = True
+    places.give("any", 15)
+    plan.serve_all(0.0, False)
+    assert source.calls == [24] and plan.enough == 6
+    # Whatever happens to the rest: what has ended is settled.
+    source.pending = [("ended", None, None)]  # type: ignore[list-item]
+    plan.serve_all(0.0, True)
+    assert source.calls == [24, "settle"]
+    places.give("any", plan.enough)
+    plan.serve_all(0.0, False)
+    assert source.calls == [24, "settle"] and source.state is SourceState.BATCHES

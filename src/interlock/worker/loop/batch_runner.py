@@ -252,7 +252,8 @@ class BatchRunner:
         return not self.handled and not self._pending
 
     def _ask_ahead(self, returned: Returned) -> None:
-        while self._more and len(self.asked) < self._times.ahead:
+        # Calls in flight when handlers return to the pool would lease messages only to return them.
+        while self._more and len(self.asked) < self._times.ahead and not self._is_to_retry:
             if self._hold_off:
                 self._hold_off -= 1
                 return
@@ -333,10 +334,15 @@ class BatchRunner:
         if self._source.meter is not None:
             self._source.meter.handled(run, 0, count, ended)
         times.batch_ended(ended - started, count)
-        if self._loop is None and times.computing and ended > self._retried:
-            # It is time to look whether they now compute without the interpreter.
+        if not self.asked and self._is_to_retry:
             times.slow()
         return True
+
+    @property
+    def _is_to_retry(self) -> bool:
+        """Return whether it is time to look whether handlers now compute without the
+        interpreter."""
+        return self._loop is None and self._times.computing and time.monotonic() > self._retried
 
     async def _slice(self, run: BatchRun, until: float, returned: Returned) -> bool | None:
         """Handle messages of a batch in one task, until one waits; see ``_run``."""

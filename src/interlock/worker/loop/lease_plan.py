@@ -40,7 +40,8 @@ class LeasePlan:
         for source in self._turns:
             if source.state is not SourceState.CALLING:
                 ahead = self._ahead(source) if source.state is SourceState.IDLE else 0
-                found.append(ahead // 2 + 1 - self._room(source) if ahead else 1)
+                held = 0 if self._lends(source) else ahead // 2
+                found.append(held + 1 - self._room(source) if ahead else 1)
         return max(1, min(found, default=1))
 
     def _ahead(self, source: Source) -> int:
@@ -51,7 +52,13 @@ class LeasePlan:
 
     def _room(self, source: Source) -> int:
         """Return the number of messages that may be leased; negative if more are held."""
-        return self._state.places.free(source.kind) + self._ahead(source)
+        # Messages leased ahead would keep all places of the pool from the runner.
+        ahead = 0 if self._lends(source) else self._ahead(source)
+        return self._state.places.free(source.kind) + ahead
+
+    def _lends(self, source: Source) -> bool:
+        """Return whether a runner of batches is to have the source once a place is free."""
+        return self._state.lends and self._state.times.quick and source.more and self._leases
 
     @property
     def _leases(self) -> bool:
@@ -71,12 +78,7 @@ class LeasePlan:
             return False
         ahead, room = self._ahead(source), self._room(source)
         if self._leases:
-            if (
-                self._state.lends
-                and self._state.times.quick
-                and source.more
-                and self._batches.lend(source)
-            ):
+            if self._lends(source) and self._batches.lend(source):
                 return True
             if not hurry and room * 2 <= ahead and ahead:
                 return False
