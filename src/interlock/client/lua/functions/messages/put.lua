@@ -10,7 +10,7 @@ local take_keys = take.keys
 local look_at_lanes = lanes.look_at
 local known_id = dedup.known_id
 local put_reply = forms.put_reply
-local plain_arguments, fields_of_lanes = quick.plain_arguments, quick.fields_of_lanes
+local plain_arguments, fields_ahead = quick.plain_arguments, quick.fields_ahead
 local put_quickly = quick.put_quickly
 
 local OWN = {}
@@ -255,9 +255,12 @@ register('put', function(q, from)
   local consumer, call = take_caller(from)
   local wait = take_wait(from)
   local count, named, plain_bytes = plain_arguments(from.args, from.at)
-  local lanes = count and fields_of_lanes(named)
+  local ahead, last = nil, nil
+  if count then
+    ahead, last = fields_ahead(named, count)
+  end
   local list = not count and take_messages(from)
-  local reply = kept_reply(q, from, consumer, call, lanes, count and named + 2)
+  local reply = kept_reply(q, from, consumer, call, ahead, last)
   if reply then
     return reply
   end

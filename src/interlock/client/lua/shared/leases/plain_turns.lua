@@ -13,13 +13,16 @@ local ATS = { [0] = '\0d', '\1d' }
 turns.named = {}
 turns.halves = {}
 
--- The texts of these groups, false without one; nil if one of them is not that simple. All are of one part.
-local function texts_of(q, groups, count, at)
+-- The texts of these groups, false without one; nil if one of them is not that simple. All are of one part. `behind`: they were
+-- read ahead, behind so many others.
+local function texts_of(q, groups, count, at, behind)
   local state = q.turns
   local plain = state.plain
   if #state.changed > 0 or plain and plain.at ~= at then
     return nil
-  elseif not plain then
+  elseif plain then
+    behind = nil
+  else
     plain = {
       at = at, texts = {}, stored = {}, entered = {}, gone = {}, oldest = {}, oldest_gone = {}, added = {}, taken = {},
     }
@@ -35,9 +38,10 @@ local function texts_of(q, groups, count, at)
       texts[group], fields[n], missing[n] = false, 'g\0\0' .. group, group
     end
   end
-  local found = fetch(q.c, fields, n)
+  local found = behind and q.kept or fetch(q.c, fields, n)
+  behind = behind or 0
   for i = 1, n do
-    local group, text = missing[i], found[i]
+    local group, text = missing[i], found[behind + i]
     if text then
       texts[group], stored[group] = text, text
       if #text ~= HEAD + 16 * string_byte(text, HEAD) or string_sub(text, 1, 2) ~= at then
@@ -115,15 +119,15 @@ local function put_in_texts(q, texts, plain, ids, groups, count, at)
 end
 
 -- These new messages have a group, and are ready. `half` is false if some have keys and others have not; `keys` are their
--- numbers of keys.
-function turns.put_plainly(q, ids, groups, half, keys)
+-- numbers of keys. For `behind` see texts_of().
+function turns.put_plainly(q, ids, groups, half, keys, behind)
   local c, count = q.counters, #ids
   if c[N.grouped] == 0 then
     turns.start(q)
   end
   local texts, plain
   if half then
-    texts, plain = texts_of(q, groups, count, ATS[half])
+    texts, plain = texts_of(q, groups, count, ATS[half], behind)
   end
   if texts then
     put_in_texts(q, texts, plain, ids, groups, count, ATS[half])

@@ -81,14 +81,25 @@ local function plain_arguments(args, at)
   return n, k, bytes
 end
 
--- The fields that the lanes of the keys have in c, from the third on: see kept_reply().
-local function fields_of_lanes(count)
-  local fields, keys = FIELDS, KEYS
-  for k = 1, count do
-    local key = keys[k]
+-- The fields of c to read ahead, from the third on (see kept_reply()): the lanes of these many keys, then the groups of the
+-- messages, each once. Answers which is the last, too.
+local function fields_ahead(keys, messages)
+  local fields, last = FIELDS, keys + 2
+  for k = 1, keys do
+    local key = KEYS[k]
     fields[k + 2] = two(#key) .. key
   end
-  return fields
+  if GROUPED_BY then
+    local seen = {}
+    for i = 1, messages do
+      local group = GROUPED_BY[i]
+      if group and not seen[group] then
+        seen[group], last = true, last + 1
+        fields[last] = 'g\0\0' .. group
+      end
+    end
+  end
+  return fields, last
 end
 
 -- The content of a key's lane with a single such message, for messages with consecutive places.
@@ -195,7 +206,7 @@ local function put_quickly(q, count, named, bytes)
   c[N.seq] = first + count - 1
   local with_keys = count - free
   if grouped_by and grouped_by.count == count and (free == 0 or free == count) then
-    turns.put_plainly(q, ids, grouped_by, free == 0 and 0 or 1, COUNTS)
+    turns.put_plainly(q, ids, grouped_by, free == 0 and 0 or 1, COUNTS, named + 2)
     with_keys, free = 0, 0
   elseif not grouped_by and (free == 0 or free == count) then
     bulk('RPUSH', free == 0 and q.fk or q.fu, ids)
@@ -408,6 +419,6 @@ end
 
 -- The interface to other files: one table, because a library is limited to 200 names.
 local quick = {
-  plain_arguments = plain_arguments, fields_of_lanes = fields_of_lanes, put_quickly = put_quickly, ASKED = ASKED,
+  plain_arguments = plain_arguments, fields_ahead = fields_ahead, put_quickly = put_quickly, ASKED = ASKED,
   plain_acks = plain_acks, settle_given = settle_given,
 }

@@ -389,7 +389,12 @@ function turns.flush(q)
   if q.turns.plain then
     turns.write_plainly(q, true)
   end
-  local changed, oldest, rings = q.turns.changed, { entered = {}, gone = {} }, {}
+  local state = q.turns
+  local changed, oldest, rings = state.changed, { entered = {}, gone = {} }, {}
+  if #changed == 0 and #state.added == 0 and #state.taken == 0 and not state.own then
+    q.turns = false
+    return
+  end
   for i = 1, #changed do
     local g, text = changed[i], false
     local name = g.name
