@@ -1,6 +1,5 @@
 //! The functions of the wire, `il1_put` and the rest, over the scheduler of `interlock-core`: bytes
-//! and time in, replies out. No sockets, no Python, no threads, no clock: the caller passes the
-//! time.
+//! and time in, replies out. No sockets, no Python, no threads, no clock: the caller passes the time.
 //!
 //! | module | responsibility |
 //! |---|---|

@@ -114,10 +114,7 @@ class Operations:
     def explained(
         self, session: Session[Any], id: int | None, key: Key | None, limit: int
     ) -> Request[Explanation]:
-        """Explain as `explain`, but raise KeyError if it does not exist.
-
-        The error says so if the id is that of a dead letter.
-        """
+        """Explain as `explain`, but raise KeyError if it does not exist, or is dead."""
         if (id is None) == (key is None):
             raise TypeError("explain(): give an id or key=, one of them")
         limit = min(check_limit("explain()", limit), MAX_EXPLAINED)
