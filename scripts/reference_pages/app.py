@@ -49,7 +49,8 @@ interlock cron remove MODULE:APP NAME [--url URL] [--json]
 ```
 
 `list` shows all entries with their last and their next tick, as the engine knows them; `next` the
-ticks to come, by the clock of this machine; `run` sends the call of an entry now.
+ticks to come of declared entries, by the clock of this machine; `run` sends the call of one now. `change` replaces a stored
+entry as a whole; `list --json` has its `args`, `kwargs` and `copies`.
 
 """
 

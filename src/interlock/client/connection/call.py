@@ -326,7 +326,7 @@ class Engine:
         A server that may have lost the declaration gets it again, before a call that puts or
         leases.
         """
-        if self._memory is None and declaration.arguments:
+        if self._memory is None and declaration.arguments and not declaration.is_pending:
             found = self._declared.setdefault(key, Declared())
             found.options |= zip(
                 declaration.arguments[::2], declaration.arguments[1::2], strict=True

@@ -86,8 +86,7 @@ class Operations:
         changed = declaration.pairs("configure()", named)
         now = yield from wire_queue.configured(call, *declaration.change(changed))
         handle.declaration.changed(changed)
-        if not handle.declaration.is_pending:
-            handle.engine.declared(handle.key, handle.declaration)
+        handle.engine.declared(handle.key, handle.declaration)
         return declaration.options_of(now)
 
     def full(self, session: Session[Any]) -> Request[bool]:
@@ -199,10 +198,8 @@ class Operations:
         check_state(state)
         named = canonical("messages()", key)
         least = 0 if after is None else check_id("messages()", after, "after")
-
         if _nobodys(least + 1):
             return []
-
         call = self.on(session)
         if named is None:
             yield from self._know_server(session)
