@@ -15,6 +15,7 @@ import redis
 import interlock
 from interlock import Retry
 from interlock.client.faces.queue import RemoteQueue
+from tests.engine.calls import Queue, commands_of, message
 
 FEW, MANY = 1_000, 4_000
 PAGE = 100
@@ -100,6 +101,12 @@ def text(key: object) -> str:
 
 def hot_keys(queue: RemoteQueue[Any], n: int) -> list[tuple[str, int]]:
     return [(text(one.key), one.depth) for one in queue.hot_keys(n)]
+
+
+def test_a_batch_on_one_key_takes_redis_few_commands(queue: Queue) -> None:
+    batch = [message(str(n), ["key", "other"]) for n in range(100)]
+    assert commands_of(queue, lambda: queue.put(*batch)) < 20
+    assert [one.payload for one in queue.lease(9).messages] == ["0"]
 
 
 @pytest.mark.parametrize("each", [2, 40], ids=["two on each key", "40 on each key"])

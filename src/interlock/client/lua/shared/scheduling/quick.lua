@@ -198,9 +198,7 @@ local function put_quickly(q, count, named, bytes)
   if named > 1 and put_at_once(q) < named + count then
     -- A key was named twice. They were all empty.
     bulk('HDEL', q.c, ids)
-    for j = 3, named + 2 do
-      redis_call('HDEL', q.c, lanes[j])
-    end
+    bulk('HDEL', q.c, { table_unpack(lanes, 3, named + 2) })
     return nil
   end
   c[N.seq] = first + count - 1
