@@ -358,9 +358,9 @@ class Director:
         elif pick % 4 == 2:
             self._roots(pick, id, key, limit)
             # In lanes as deep as those of runs, Redis counts what is ahead of no more than these.
-            few = min(limit, 10)
-            self._call("explain", ["id", id, str(few)], model.explain("id", id, few))
-            self._call("explain", ["key", key, str(few)], model.explain("key", key, few))
+            limit = min(limit, 10)
+            self._call("explain", ["id", id, str(limit)], model.explain("id", id, limit))
+            self._call("explain", ["key", key, str(limit)], model.explain("key", key, limit))
         else:
             # This and join apply what is due; the other two do not.
             self._call("configure", [], model.configure([]))
