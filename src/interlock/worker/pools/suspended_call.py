@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context
+from types import CoroutineType
 from typing import Any
 
 from interlock.retry import Retry
@@ -17,7 +18,8 @@ def first_step(
     """Run a coroutine function until it waits: return the coroutine, and what it waits for. If it
     never does, return None and its result."""
     coroutine = function(*arguments)
-    if not isinstance(coroutine, Coroutine):
+    # The type first: to ask an abstract class costs more than a short coroutine.
+    if type(coroutine) is not CoroutineType and not isinstance(coroutine, Coroutine):
         # The function is only marked as a coroutine function, and returns something else to await.
         coroutine = _await(coroutine)
     try:
