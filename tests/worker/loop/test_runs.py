@@ -197,6 +197,7 @@ def test_a_message_that_cannot_be_read_ends_the_list_and_is_a_dead_letter(
         wait_for(lambda: queue.stats().unsettled == 0, "all are handled")
     assert [numbers for numbers, _ in lists(tmp_path)] == [[1], [2]]
     assert len(queue.dead_letters()) == 1
+    assert queue.stats().leases_expired == 0, "what was leased with it was returned at once"
 
 
 def test_a_list_counts_each_call_in_metrics(

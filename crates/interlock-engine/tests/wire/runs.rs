@@ -127,6 +127,9 @@ fn a_rider_follows_the_one_before_it_on_every_key() {
     let mut bench = Bench::new();
     bench.call("put - 0 0 p 1 1 1 a s RUN 9:x p 0 1 0 s p 1 1 1 a s RUN 9:x");
     assert_eq!(bench.call("lease - 0 0 1 90000 any+")[3], "1", "a reader is between them");
+    let mut bench = Bench::new();
+    bench.call("put - 0 0 p 1 1 1 a s RUN 9:x p 2 0 1 a s RUN 9:x");
+    assert_eq!(bench.call("lease - 0 0 1 90000 any+")[3], "1", "it holds a key in another mode");
 }
 
 #[test]
@@ -180,11 +183,23 @@ fn slots_rates_and_turns_count_each_message_of_a_run() {
     assert_eq!(bench.call("lease - 0 0 9 90000 any+")[3], "0");
     bench.call(&format!("settle - 0 ACK {} {}", leased[0], ids[0]));
     assert_eq!(bench.call("lease - 0 0 9 90000 unkeyed")[3], "1", "one slot is free");
-    bench.call(&format!("settle - 0 NACK {} {} 900 e", leased[0], ids[2]));
     put(&mut bench, "y");
     assert_eq!(bench.call("lease - 0 0 1 90000 any+")[3], "2");
     bench.call("put - 0 0 p 0 0 1 LIMIT y");
     assert_eq!(bench.call("lease - 0 0 9 90000 unkeyed")[3], "0", "the rate is used up");
+}
+
+#[test]
+fn the_slots_of_a_run_that_returns_are_free() {
+    let mut bench = Bench::new();
+    bench.call("configure CHANGE LIMITS x=3");
+    let one = "p 1 0 2 k RUN 9:x LIMIT x";
+    let first = bench.call(&format!("put - 0 0 {one} {one} {one}")).swap_remove(0);
+    let token = bench.call("lease - 0 0 1 90000 any+").swap_remove(0);
+    bench.call(&format!("settle - 0 NACK {token} {first} 900 e"));
+    let other = "p 0 0 1 LIMIT x";
+    bench.call(&format!("put - 0 0 {other} {other} {other} {other}"));
+    assert_eq!(bench.call("lease - 0 0 9 90000 any+")[3], "3");
 }
 
 #[test]
