@@ -13,8 +13,8 @@ local ATS = { [0] = '\0d', '\1d' }
 turns.named = {}
 turns.halves = {}
 
--- The texts of these groups, false without one; nil if one of them is not that simple. All are of one part. `behind`: they were
--- read ahead, behind so many others.
+-- The texts of these groups, false without one; nil if one of them is not that simple. All are of one part. With `behind` they
+-- were read ahead, and follow this number of other fields.
 local function texts_of(q, groups, count, at, behind)
   local state = q.turns
   local plain = state.plain
