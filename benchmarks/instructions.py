@@ -53,6 +53,7 @@ QUEUE = "queue.Queue"
 QUEUE_BATCHES = "queue.Queue, batches"
 SIMPLE_QUEUE = "queue.SimpleQueue"
 NO_LIMIT = "1 key, no limit"
+NONE_STUCK = "2 of 400 keys, none stuck"
 
 OPERATIONS = (
     Operation(QUEUE, peers.queue_cycle),
@@ -71,6 +72,8 @@ OPERATIONS = (
     Operation("single/rated-10000", single.limited(10_000, single.NEVER_REACHED), NO_LIMIT),
     Operation("single/groups-1", single.grouped(1), "single/2-keys"),
     Operation("single/groups-10000", single.grouped(10_000), "single/2-keys"),
+    Operation(NONE_STUCK, single.transfers(False)),
+    Operation("single/stuck-key", single.transfers(True), NONE_STUCK),
     *(Operation(f"dict {name}", counted.of_dict(name)) for name in counted.NAMES),
     *(
         Operation(f"table/{name}", counted.ours(name), f"dict {name.replace('object', 'row')}")

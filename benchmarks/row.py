@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-Unit = Literal["ns", "µs", "ms", "s", "/s", "B", "MB", "%"]
+Unit = Literal["jobs", "ns", "µs", "ms", "s", "/s", "B", "MB", "%"]
 Judged = Literal["ratio", "times", "value"]
 Runner = Literal["python", "behaviours", "rust"]
 

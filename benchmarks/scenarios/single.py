@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import cycle
+from random import Random
 from typing import Any
 
 from benchmarks import peers
 from benchmarks.drive import Clock
 from benchmarks.row import Row, Sample, alternating
-from interlock import KeyedQueue, Rate
+from interlock import KeyedQueue, Rate, Retry
 
 LANES = 1_000
 OURS = 600_000
 PEER = 80_000
 BATCH = 64
+ACCOUNTS = 400
 NEVER_REACHED = Rate(1_000_000, burst=1_000_000)
 
 
@@ -108,6 +110,44 @@ def grouped(count: int) -> Callable[..., Sample]:
     return run
 
 
+def transfers(stuck: bool) -> Callable[..., Sample]:
+    """Return a run of cycles of one message with 2 of 400 keys, in a queue that parks.
+
+    With `stuck` one key is that of a held message: messages with it are put, and park. The figure
+    is that of a message that is handled.
+    """
+    chance = Random(1)
+    pairs = [chance.sample(range(ACCOUNTS), 2) for _ in range(LANES)]
+    accounts = [[f"account:{number}" for number in pair] for pair in pairs]
+    parks = [stuck and 0 in pair for pair in pairs]
+
+    def run(messages: int = OURS // 2) -> Sample:
+        held = Retry(attempts=1, then="hold")
+        queue: KeyedQueue[int] = KeyedQueue(behind="park", retry=held, warn_depth=0)
+        if stuck:
+            queue.put(-1, keys="account:0")
+            queue.get().nack()
+        put, get = queue.put, queue.get
+        lost = 0
+        clock = Clock()
+        for item, keys, is_parked in zip(
+            range(messages), cycle(accounts), cycle(parks), strict=False
+        ):
+            put(item, keys=keys)
+            if is_parked:
+                continue
+            lease = get()
+            if lease.payload is not item:
+                lost += 1
+            lease.ack()
+        seconds = clock.seconds()
+        stats = queue.stats()
+        lost += stats.unsettled - stats.parked - stats.held
+        return Sample.each(seconds, stats.acks, lost=lost)
+
+    return run
+
+
 def in_batches(messages: int = OURS) -> Sample:
     """Measure batches of 64 messages with a key each.
 
@@ -184,6 +224,13 @@ ROWS = (
             pair=alternating(grouped(count), with_keys(2)),
         )
         for count in (1, 10_000)
+    ),
+    Row(
+        name="single/stuck-key",
+        title="put+get+ack, 2 of 400 str keys, one of them stuck, behind=park",
+        peer="the same with no key stuck",
+        bar=1.05,
+        pair=alternating(transfers(True), transfers(False)),
     ),
     Row(
         name="single/simple-queue",

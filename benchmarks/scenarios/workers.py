@@ -11,10 +11,12 @@ from functools import partial
 from benchmarks.row import Pair, Row, also, alternating
 from benchmarks.workers.killed import killed
 from benchmarks.workers.race import OURS, RACERS, Racer, race
+from benchmarks.workers.rated import JOBS, RATE, WORKERS, rated
 
 TABLE = "Workers"
 SEEING = "Seeing"
 """Text about the cost of being watched."""
+RATES = "Rates"
 
 BARS = {"huey": 55.0, "bullmq": 9.0, "streams": 1.0, "jetstream": 1.0}
 """Times that ours takes less; a bare loop over messages is not a task queue."""
@@ -103,6 +105,26 @@ def _watched(name: str, how: str, beside: str, bar: float) -> Row:
 _TRACED = _watched("traced", "traces, of which 1 % are sampled", "traces", 1.05)
 _MEASURED = _watched("measured", "`--metrics`", "metrics", 1.03)
 
+
+def _rated(name: str, burst: int) -> tuple[Row, Row, Row]:
+    """Return the rows of jobs with a rate: their CPU, and how many began within some time."""
+    row = Row(
+        name=f"rate/{name}",
+        title=f"{JOBS:,} jobs at {RATE}/s, burst {burst}, {WORKERS} workers: CPU of all processes",
+        table=RATES,
+        peer="bullmq",
+        judged="times",
+        bar=1.0,
+        pairs=3,
+        unseen=False,
+        longest=600,
+        pair=alternating(partial(rated, True, burst), partial(rated, False)),
+    )
+    most = also(row, "most", "– most that began in any second", "most", 1.0, None)
+    tenth = also(row, "tenth", "– most that began in any tenth of a second", "tenth", 1.0, None)
+    return row, replace(most, unit="jobs"), replace(tenth, unit="jobs")
+
+
 _KILLED = Row(
     name="worker/killed",
     title="a worker is killed: from the end of its lease until another has its message",
@@ -127,4 +149,6 @@ ROWS = (
     _MEASURED,
     also(_MEASURED, "cpu", "– CPU of the worker", "cpu_ns", 1.03, None),
     _KILLED,
+    *_rated("bullmq", 1),
+    *_rated("bullmq-burst", 20),
 )

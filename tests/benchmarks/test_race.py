@@ -11,6 +11,7 @@ from benchmarks.row import Sample
 from benchmarks.workers import race
 from benchmarks.workers.environments import HERE, NODE, PYTHON
 from benchmarks.workers.race import OURS, RACERS
+from benchmarks.workers.rated import most_within
 
 PROGRAM = """
 import json, os, sys, time
@@ -62,3 +63,10 @@ def test_each_peer_has_its_program_and_its_pins() -> None:
         assert program.exists()
         assert (racer.pins or racer.name) in (NODE if racer.node else PYTHON)
     assert OURS.handlers is None, "as a user has it who says nothing"
+
+
+def test_most_within_counts_what_begins_less_than_the_time_after_another() -> None:
+    times = [second * 10**9 // 10 for second in (0, 9, 10, 10, 19)]
+    assert most_within(times, 1.0) == 3, "the one at 1.9 s is a second after the one at 0.9 s"
+    assert most_within(times, 0.1) == 2
+    assert most_within([7], 1.0) == 1
