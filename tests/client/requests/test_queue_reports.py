@@ -93,7 +93,7 @@ def test_readers_of_a_key_are_not_said_to_be_serialised_by_it(client: Client, he
 def test_messages_parked_behind_a_held_one_are_said(client: Client, heard: Heard) -> None:
     declared: dict[str, Any] = {"behind": "park", "retry": Retry(attempts=1, then="hold")}
     queue = client.queue(uuid.uuid4().hex, **declared)
-    off = {"slow_wait": 0, "warn_depth": 0, "warn_lane_depth": 0}
+    off: dict[str, Any] = {"slow_wait": 0, "warn_depth": 0, "warn_lane_depth": 0}
     silent = client.queue(queue.name, **declared, **off)
     stuck = silent.put("stuck", keys=["k", "l"])
     lease = queue.get()
