@@ -15,7 +15,7 @@ def late(function, arguments):
     return _thread.start_new_thread(run, ())
 
 threads._thread = types.SimpleNamespace(start_new_thread=late)
-threads.LONGEST = 1e6
+threads.LONGEST = 90
 queue = KeyedQueue()
 """
 
