@@ -1,5 +1,6 @@
 //! The cost of an explanation does not grow with what is pending.
 
+use interlock_core::queue::types::limits::Limits;
 use interlock_core::queue::types::{Explained, RevokeThen};
 
 use super::*;
@@ -98,4 +99,25 @@ fn explaining_a_barrier_behind_a_million_settled_messages_names_its_blocker() {
     let (_, explanation) = explained(&mut subject, barrier);
     let blocked = &explanation.nodes[0].blocked[0];
     assert_eq!((blocked.ahead, &blocked.holders[..]), (1, &[held][..]));
+}
+
+/// The leased messages that carry a limit are looked for once, not for each message that it refuses.
+#[test]
+fn an_explanation_of_many_messages_at_a_full_limit_looks_at_the_leases_once() {
+    let cost = |readers: usize| {
+        let mut subject = Subject::new(endless());
+        subject.scheduler.set_limits(subject.now, Limits::parse(b"x=2000").expect("it is one"));
+        let full = Put { limit: b"x", ..Put::default() };
+        (0..2_000).for_each(|_| _ = subject.put(&full));
+        (0..2_000).for_each(|_| assert!(subject.lease().is_some()));
+        let key = [KeyRef::new(b"k")];
+        (0..readers).for_each(|_| _ = subject.put(&Put { shared: &key, ..full }));
+        assert!(subject.lease().is_none());
+        let before = MADE.get();
+        let told = subject.scheduler.explain_key(subject.now, key[0], 60).expect("it waits");
+        assert_eq!(told.nodes[readers - 1].limits[0].leased, 2_000);
+        MADE.get() - before
+    };
+    let more = (cost(20) - cost(10)) / 10;
+    assert!(more <= 12, "{more} allocations for each message more");
 }

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 
 use interlock_core::queue::schedules::trace::{Answer, Call, PutAnswer, PutCall, Step};
-use interlock_core::queue::types::{Options, RevokeThen, Time};
+use interlock_core::queue::types::{Behind, Options, RevokeThen, Time};
 
 use crate::coalesce;
 
@@ -38,6 +38,8 @@ struct Seen {
     lease: Option<Lease>,
     /// It is unsettled for certain.
     certain: bool,
+    /// It may have left its place, or come back to another one (clause 31).
+    loose: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -93,6 +95,12 @@ impl Audit {
                 let deadline = Some(self.now.saturating_add(*by));
                 self.live[at].lease = Some(Lease { token: *token, deadline });
             }
+            (Call::Behind { behind }, _) => {
+                self.options.behind = *behind;
+                for seen in self.live.iter_mut().filter(|_| *behind != Behind::Wait) {
+                    seen.loose = true;
+                }
+            }
             (Call::Revoke { id, then }, Answer::Bool(true)) => self.see_revoke(*id, *then),
             (Call::Cancel { id } | Call::Skip { id } | Call::Bury { id }, Answer::Bool(true)) => {
                 self.settled(*id)
@@ -146,6 +154,7 @@ impl Audit {
             attempt: 1,
             lease: None,
             certain: true,
+            loose: put.behind.unwrap_or(self.options.behind) != Behind::Wait,
         });
         self.next += 1;
     }
@@ -168,7 +177,7 @@ impl Audit {
                 return Err(format!("clause 2: {id} was granted while {} is leased", other.id));
             }
             let before = other.place.is_some_and(|other| other < place);
-            if before && other.certain && conflict(other, granted) {
+            if before && other.certain && !other.loose && conflict(other, granted) {
                 return Err(format!("clauses 1, 3: {id} was granted before {}", other.id));
             }
         }
@@ -206,7 +215,9 @@ impl Audit {
         };
         let place = Some(self.next);
         self.next += 1;
-        self.live.push(Seen { id: new, place, attempt: 1, lease: None, certain: true, ..seen });
+        let loose = seen.loose || self.options.behind != Behind::Wait;
+        let seen = Seen { id: new, loose, ..seen };
+        self.live.push(Seen { place, attempt: 1, lease: None, certain: true, ..seen });
     }
 
     fn leased(&self, token: u64) -> Result<usize, String> {

@@ -81,12 +81,27 @@ impl Model {
         Ok((count, size, whole))
     }
 
+    /// Returns whether a call could park too much: of a name only the first put counts, unless it replaces.
+    pub(crate) fn parks_too_much(&mut self, new: &[(usize, &PutCall)]) -> bool {
+        let mut seen: Vec<&[u8]> = Vec::new();
+        let mut enter = Vec::new();
+        for (_, put) in new {
+            let name = put.coalesce.as_deref();
+            let again = name.is_some_and(|name| seen.contains(&name));
+            seen.extend(name);
+            if !again && self.replaceable(put).is_none() && put.delay == 0 && put.debounce == 0 {
+                enter.push((put.behind, self.holds(put), put.size));
+            }
+        }
+        self.is_too_much_to_park(&enter)
+    }
+
     /// Replaces a payload, if there is one to be replaced. Returns the id of its message.
     pub(crate) fn replace(&mut self, put: &PutCall) -> Option<u64> {
         let id = self.replaceable(put)?.id;
         self.counts.coalesced += 1;
         let due = self.now.saturating_add(put.debounce);
-        let all = self.placed.iter_mut().chain(&mut self.delayed);
+        let all = self.placed.iter_mut().chain(&mut self.delayed).chain(&mut self.parked);
         let message = all.into_iter().find(|message| message.id == id)?;
         message.size = put.size;
         message.attempt = 1;

@@ -18,7 +18,7 @@ impl Model {
             }
             Call::ExplainKey { key, limit } => {
                 let key = self.names.iter().position(|name| name == key);
-                (key.map_or(Vec::new(), |key| self.lane(key)), *limit)
+                (key.map_or(Vec::new(), |key| self.shown_on(key)), *limit)
             }
             _ => panic!("{call:?} asks for no explanation"),
         };
@@ -36,8 +36,11 @@ impl Model {
             let mut node = self.node(id, chosen);
             node.limits.iter_mut().for_each(|full| full.holders.truncate(limit));
             node.blocked.iter_mut().for_each(|blocker| blocker.holders.truncate(limit));
+            node.parked.iter_mut().for_each(|parked| parked.behind.truncate(limit));
             let full = node.limits.iter().flat_map(|full| &full.holders);
-            for holder in full.chain(node.blocked.iter().flat_map(|blocker| &blocker.holders)) {
+            let stuck = node.parked.iter().flat_map(|parked| &parked.behind);
+            let blockers = node.blocked.iter().flat_map(|blocker| &blocker.holders);
+            for holder in full.chain(stuck).chain(blockers) {
                 if ids.contains(holder) {
                     continue;
                 }
@@ -81,6 +84,10 @@ impl Model {
                 node.due_in = Some(left(due));
             }
             Phase::Held => node.state = State::Held,
+            Phase::Parked => {
+                node.state = State::Parked;
+                node.parked = Some(self.parked_under(message));
+            }
             Phase::Leased { since, deadline, .. } => {
                 node.state = State::Leased;
                 node.held_for = Some(self.now - since);
@@ -145,6 +152,15 @@ impl Model {
             }
         }
         blocked
+    }
+
+    /// Those of which an explanation of a key begins.
+    fn shown_on(&self, key: usize) -> Vec<&Message> {
+        let lane = self.lane(key);
+        match lane.is_empty() {
+            true => self.first_under(key).into_iter().collect(),
+            false => lane,
+        }
     }
 
     /// The unsettled messages of one key, in order.

@@ -19,6 +19,7 @@ pub fn run_one<S: Subject>(seed: u64, tally: &mut Tally) -> (Plan, Result<(), St
     let mut rng = Rng::with_seed(seed);
     let options = options(&mut rng);
     let mut generator = Generator::new(rng);
+    let options = generator.mix.with_behind(options, &mut generator.rng);
     let mut pair = Pair::<S>::new(options.clone());
     let mut plan = Plan { options, calls: Vec::new() };
     for label in 0..generator.rng.usize(50..=generator.mix.longest) {
@@ -60,6 +61,7 @@ enum What {
     Resume,
     Limits,
     Weights,
+    Behind,
     CloseLimit,
     Explain,
     ExplainKey,
@@ -70,7 +72,7 @@ enum What {
     CancelAll,
 }
 
-const USUAL: [(What, u32); 29] = [
+const USUAL: [(What, u32); 30] = [
     (What::Put, 300),
     (What::PutMany, 40),
     (What::Lease, 240),
@@ -92,6 +94,7 @@ const USUAL: [(What, u32); 29] = [
     (What::Resume, 20),
     (What::Limits, 8),
     (What::Weights, 6),
+    (What::Behind, 6),
     (What::CloseLimit, 8),
     (What::Explain, 40),
     (What::ExplainKey, 16),
@@ -259,6 +262,7 @@ impl Generator {
             What::Resume => Call::Resume { key: self.paused_key() },
             What::Limits => Call::Limits { limits: limits(&mut self.rng) },
             What::Weights => Call::Weights { weights: weights(&mut self.rng) },
+            What::Behind => Call::Behind { behind: self.mix.behind(&mut self.rng) },
             What::CloseLimit => Call::CloseLimit {
                 name: limit_name(&mut self.rng),
                 delay: choose(&mut self.rng, &[0, 1, 3, 12, 100, u64::MAX]),
@@ -352,6 +356,6 @@ fn due(phase: Phase) -> Option<Time> {
     match phase {
         Phase::Delayed { due } | Phase::BackingOff { due } => Some(due),
         Phase::Leased { deadline, .. } => deadline,
-        Phase::Queued | Phase::Held => None,
+        Phase::Queued | Phase::Held | Phase::Parked => None,
     }
 }

@@ -165,7 +165,7 @@ impl Model {
         }
         let paused = |key: &usize| self.paused_keys.contains(key);
         if let Some(key) = message.holds.iter().map(|hold| hold.key).find(paused) {
-            self.placed[at].parked = Some(key);
+            self.placed[at].set_aside = Some(key);
             self.placed[at].limit.forget();
             return false;
         }

@@ -8,7 +8,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `model`, `operate`, `limits`, `groups`, `coalesce`, `explain` | the contract as scans over one list |
+//! | `model`, `due`, `operate`, `limits`, `groups`, `coalesce`, `behind`, `explain` | the contract as scans over one list |
 //! | `audit` | order and exclusion seen from the answers alone |
 //! | `compare` | when two answers are the same, and what is masked |
 //! | `schedule` | plans, and the run of scheduler and model side by side |
@@ -29,9 +29,11 @@ use crate::schedule::{Mismatch, Plan};
 use crate::tally::Tally;
 
 mod audit;
+mod behind;
 mod broken;
 mod coalesce;
 mod compare;
+mod due;
 mod edges;
 mod explain;
 mod generate;

@@ -4,7 +4,7 @@ use fastrand::Rng;
 use interlock_core::queue::schedules::trace::PutCall;
 use interlock_core::queue::types::limits::{Limits, Weights};
 use interlock_core::queue::types::options::NUMBERS;
-use interlock_core::queue::types::{Options, Retry, Then};
+use interlock_core::queue::types::{Behind, Options, Retry, Then};
 
 use crate::tried::TRIED;
 
@@ -20,6 +20,7 @@ pub struct Mix {
     limited: usize,
     grouped: usize,
     coalesced: usize,
+    behind: usize,
     keys: Vec<Vec<u8>>,
     /// Keys are drawn from the first few more often.
     skewed: bool,
@@ -43,6 +44,7 @@ impl Mix {
             limited: choose(rng, &[0, 30, 90]),
             grouped: choose(rng, &[0, 0, 30, 70, 100]),
             coalesced: choose(rng, &[0, 0, 30, 70]),
+            behind: choose(rng, &[0, 0, 20, 70]),
             skewed: rng.bool(),
             deep: choose(rng, &[4, 10, 20, 20, 40]),
             longest: 400,
@@ -74,8 +76,8 @@ impl Mix {
         let coalesce = Some(choose(rng, &names).to_vec());
         let mut put = PutCall { coalesce, dedup: None, barrier: false, ..put };
         if per_cent(rng, 85) {
-            let PutCall { size, delay, coalesce, .. } = put;
-            put = PutCall { size, delay, coalesce, ..PutCall::default() };
+            let PutCall { size, delay, coalesce, behind, .. } = put;
+            put = PutCall { size, delay, coalesce, behind, ..PutCall::default() };
         }
         if per_cent(rng, 40) {
             put.delay = 0;
@@ -99,7 +101,9 @@ impl Mix {
             true => choose(rng, &GROUPS).to_vec(),
             false => Vec::new(),
         };
-        let plain = PutCall { size, priority, delay, dedup, limit, group, ..PutCall::default() };
+        let behind = per_cent(rng, self.behind).then(|| choose(rng, &VALUES));
+        let plain =
+            PutCall { size, priority, delay, dedup, limit, group, behind, ..PutCall::default() };
         if per_cent(rng, self.barrier) {
             return PutCall { barrier: true, ..plain };
         }
@@ -119,6 +123,24 @@ impl Mix {
         PutCall { keys, shared, ..plain }
     }
 
+    /// The outcome for messages behind a failure, where that is asked for.
+    pub fn behind(&self, rng: &mut Rng) -> Behind {
+        if self.behind > 0 {
+            choose(rng, &VALUES)
+        } else {
+            Behind::Wait
+        }
+    }
+
+    pub fn with_behind(&self, options: Options, rng: &mut Rng) -> Options {
+        let mut options = Options { behind: self.behind(rng), ..options };
+        // Messages are held more often than elsewhere.
+        if self.behind > 0 && rng.bool() {
+            options.retry.attempts = Some(choose(rng, &[1, 1, 2]));
+        }
+        options
+    }
+
     pub fn key(&self, rng: &mut Rng) -> Vec<u8> {
         let many = self.keys.len();
         let at = rng.usize(0..many);
@@ -126,6 +148,9 @@ impl Mix {
         self.keys[at].clone()
     }
 }
+
+const VALUES: [Behind; 6] =
+    [Behind::Park, Behind::Park, Behind::Park, Behind::Bury, Behind::Cancel, Behind::Wait];
 
 /// Names of limits: limited by themselves, by a prefix, or not at all.
 const NAMES: [&[u8]; 5] = [b"bank", b"host:a", b"host:b", b"t", b"z%, "];

@@ -10,12 +10,10 @@ use std::collections::BTreeMap;
 use interlock_core::queue::schedules::trace::{Answer, Call, Granted, PutAnswer, PutCall, Step};
 use interlock_core::queue::types::{Kind, Options, Stats, Then, Time};
 
+use crate::behind::{Moves, Parking};
 use crate::coalesce;
 use crate::groups::{Place, Ring};
 use crate::limits::{Named, Times};
-
-/// Most that falls due in one call (clause 20).
-const DUE_PER_CALL: usize = 1_000;
 
 /// A key as one message holds it; `key` is its place in [`Model::names`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,16 +25,27 @@ pub struct Hold {
 /// The phase a message is in; whether a queued one is waiting or ready is worked out when asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    Delayed { due: Time },
+    Delayed {
+        due: Time,
+    },
     Queued,
-    Leased { token: u64, since: Time, deadline: Option<Time> },
-    BackingOff { due: Time },
+    Leased {
+        token: u64,
+        since: Time,
+        deadline: Option<Time>,
+    },
+    BackingOff {
+        due: Time,
+    },
     Held,
+    /// It has no place until a key opens.
+    Parked,
 }
 
 #[derive(Clone, Debug)]
 pub struct Message {
     pub id: u64,
+    pub sequence: u64,
     /// In the order named, each key once.
     pub holds: Vec<Hold>,
     pub barrier: bool,
@@ -54,7 +63,8 @@ pub struct Message {
     pub limit: Named,
     pub group: Vec<u8>,
     /// The paused key under which it was set aside when it came up.
-    pub parked: Option<usize>,
+    pub set_aside: Option<usize>,
+    pub parking: Parking,
     /// Until when a debounce may delay it.
     pub latest: Time,
 }
@@ -73,10 +83,15 @@ pub struct Model {
     pub(crate) placed: Vec<Message>,
     /// Delayed messages, in the order of their puts.
     pub(crate) delayed: Vec<Message>,
+    /// Messages that have no place until a key opens, in no order.
+    pub(crate) parked: Vec<Message>,
+    pub(crate) moves: Moves,
+    /// Messages that one call moves behind a failure, and their keys.
+    pub most_moved: (u32, u32),
     /// Oldest dead first.
     pub(crate) dead: Vec<Message>,
     /// The time at which the oldest was first seen to be too old.
-    dead_mark: Option<Time>,
+    pub(crate) dead_mark: Option<Time>,
     remembered: Vec<Remembered>,
     pub(crate) paused: bool,
     pub(crate) paused_keys: Vec<usize>,
@@ -104,6 +119,9 @@ impl Model {
             now: 0,
             placed: Vec::new(),
             delayed: Vec::new(),
+            parked: Vec::new(),
+            moves: Moves::default(),
+            most_moved: (1_000, 4_096),
             dead: Vec::new(),
             dead_mark: None,
             remembered: Vec::new(),
@@ -122,9 +140,12 @@ impl Model {
 
     pub fn apply(&mut self, step: &Step) -> Answer {
         self.now = self.now.max(step.now);
+        (self.moves.left, self.moves.keys) = self.most_moved;
+        self.move_on();
         self.apply_due();
         self.advance();
         let answer = self.answer(step);
+        self.move_on();
         self.advance();
         answer
     }
@@ -151,14 +172,11 @@ impl Model {
             }
             Call::Release { token } => self.with_lease(*token, |model, at| {
                 model.counts.releases += 1;
-                model.placed[at].phase = Phase::Queued;
+                model.come_again(at, 0);
             }),
             Call::Defer { token, delay } => self.with_lease(*token, |model, at| {
                 model.counts.releases += 1;
-                model.placed[at].phase = match delay {
-                    0 => Phase::Queued,
-                    _ => Phase::BackingOff { due: model.now.saturating_add(*delay) },
-                };
+                model.come_again(at, *delay);
             }),
             Call::Extend { token, by } => self.with_lease(*token, |model, at| {
                 let extended = model.now.saturating_add(*by);
@@ -183,8 +201,10 @@ impl Model {
                 self.options.weights = weights.clone();
                 Answer::Done
             }
-            // Clause 31 is compared with the model of the engines: tests/engine.
-            Call::Behind { .. } => unreachable!("it is not in these schedules"),
+            Call::Behind { behind } => {
+                self.declare_behind(*behind);
+                Answer::Done
+            }
             Call::CloseLimit { name, delay } => {
                 self.close(name, *delay);
                 Answer::Done
@@ -203,74 +223,6 @@ impl Model {
             ),
             Call::Tick => Answer::Done,
             Call::CancelAll => Answer::Ids(self.cancel_all()),
-        }
-    }
-
-    /// Clause 20: expired leases, then backoffs, then delays, each by due time and id.
-    fn apply_due(&mut self) {
-        let mut left = DUE_PER_CALL;
-        while left > 0 {
-            let expired = first_due(&self.placed, self.now, |phase| match phase {
-                Phase::Leased { deadline, .. } => deadline,
-                _ => None,
-            });
-            let Some(at) = expired else { break };
-            self.counts.leases_expired += 1;
-            if std::mem::replace(&mut self.placed[at].suspect, true) {
-                self.fail(at, "lease expired", None);
-            } else {
-                self.placed[at].phase = Phase::Queued;
-            }
-            left -= 1;
-        }
-        while left > 0 {
-            let over = first_due(&self.placed, self.now, |phase| match phase {
-                Phase::BackingOff { due } => Some(due),
-                _ => None,
-            });
-            let Some(at) = over else { break };
-            self.placed[at].phase = Phase::Queued;
-            left -= 1;
-        }
-        while left > 0 {
-            let due = first_due(&self.delayed, self.now, |phase| match phase {
-                Phase::Delayed { due } => Some(due),
-                _ => None,
-            });
-            let Some(at) = due else { break };
-            // Clause 12: its place is behind everything that has one by now.
-            let mut message = self.delayed.remove(at);
-            message.phase = Phase::Queued;
-            self.draw();
-            self.placed.push(message);
-            left -= 1;
-        }
-        if left > 0 {
-            self.drop_old_letters(left);
-        }
-    }
-
-    /// Clause 10: those that were too old at the mark go a grace later.
-    fn drop_old_letters(&mut self, mut left: usize) {
-        let ttl = self.options.dead_ttl;
-        let over = |model: &Model, time: Time| {
-            ttl > 0 && model.dead.first().is_some_and(|one| one.died_at + ttl <= time)
-        };
-        let passed = self.dead_mark.filter(|mark| mark + ttl.min(600_000_000) <= self.now);
-        if let Some(mark) = passed {
-            while over(self, mark) {
-                if left == 0 {
-                    return;
-                }
-                self.dead.remove(0);
-                self.counts.dead_expired += 1;
-                left -= 1;
-            }
-        }
-        if !over(self, self.now) {
-            self.dead_mark = None;
-        } else if self.dead_mark.is_none() || passed.is_some() {
-            self.dead_mark = Some(self.now);
         }
     }
 
@@ -299,6 +251,9 @@ impl Model {
         if (count > 0 || bytes > 0) && !self.fits(0, 0, count, whole) {
             return Answer::TooLarge;
         }
+        if self.parks_too_much(&new) {
+            return Answer::Stuck;
+        }
         if !self.finds_room(count, bytes) {
             return Answer::Full;
         }
@@ -321,6 +276,7 @@ impl Model {
         let (due, latest) = coalesce::due(put, self.now);
         let mut message = Message {
             id,
+            sequence: id,
             holds: self.holds(put),
             barrier: put.barrier,
             priority: put.priority,
@@ -334,7 +290,8 @@ impl Model {
             phase: Phase::Queued,
             limit: Named::new(&put.limit),
             group: put.group.clone(),
-            parked: None,
+            set_aside: None,
+            parking: Parking::new(put.behind),
             latest,
         };
         self.enter_ring(&message);
@@ -342,7 +299,7 @@ impl Model {
             message.phase = Phase::Delayed { due };
             self.delayed.push(message);
         } else {
-            self.placed.push(message);
+            self.take_place(message);
         }
         PutAnswer { id, known: false, replaced: false }
     }
@@ -386,7 +343,7 @@ impl Model {
     }
 
     pub fn unsettled(&self) -> impl Iterator<Item = &Message> {
-        self.placed.iter().chain(&self.delayed)
+        self.placed.iter().chain(&self.delayed).chain(&self.parked)
     }
 
     /// Clause 13: the id of the unsettled, or lately settled, message with this string.
@@ -417,7 +374,7 @@ impl Model {
 
     /// Nothing before it conflicts, and it was not set aside by a pause.
     pub(crate) fn comes_up(&self, at: usize) -> bool {
-        self.placed[at].parked.is_none() && self.in_front(at)
+        self.placed[at].set_aside.is_none() && self.in_front(at)
     }
 
     /// Clauses 6, 7, 26 and 28. The ready do not conflict with each other.
@@ -439,7 +396,7 @@ impl Model {
                 ready.iter().copied().filter(|&at| self.may_come_up(at)).collect();
             let Some(at) = self.next_one(&may, b"") else { break };
             if !self.admit(at) {
-                if self.placed[at].parked.is_some() {
+                if self.placed[at].set_aside.is_some() {
                     ready.retain(|&one| one != at);
                 }
                 continue;
@@ -488,7 +445,14 @@ impl Model {
         let wait = delay.unwrap_or_else(|| self.backoff(attempt));
         self.counts.retries += 1;
         self.placed[at].attempt += 1;
-        self.placed[at].phase = match wait {
+        self.come_again(at, wait);
+    }
+
+    /// Clause 9: back to its own place.
+    pub(crate) fn come_again(&mut self, at: usize, wait: u64) {
+        let message = &mut self.placed[at];
+        message.parking.returned = true;
+        message.phase = match wait {
             0 => Phase::Queued,
             _ => Phase::BackingOff { due: self.now.saturating_add(wait) },
         };
@@ -498,7 +462,7 @@ impl Model {
         self.placed[at].error = error.into();
         match self.options.retry.then {
             Then::Dead => self.bury_or_hold(at),
-            Then::Hold => self.placed[at].phase = Phase::Held,
+            Then::Hold => self.hold(at),
         }
     }
 
@@ -516,14 +480,18 @@ impl Model {
     }
 
     pub(crate) fn dead_letters_full(&self) -> bool {
-        self.dead.len() >= self.options.max_dead
+        self.dead.len() + self.dying() >= self.options.max_dead
     }
 
     pub(crate) fn bury_or_hold(&mut self, at: usize) {
         if self.dead_letters_full() {
-            self.placed[at].phase = Phase::Held;
-            return;
+            self.hold(at);
+        } else if !self.begins_to_die(at) {
+            self.bury_at(at);
         }
+    }
+
+    pub(crate) fn bury_at(&mut self, at: usize) {
         self.counts.dead_lettered += 1;
         let message = self.settle(at);
         self.dead.push(Message { died_at: self.now, ..message });
@@ -564,6 +532,7 @@ impl Model {
             backing_off: count(|phase| matches!(phase, Phase::BackingOff { .. })),
             held: count(|phase| phase == Phase::Held),
             dead: self.dead.len() as u64,
+            parked: self.parked.len() as u64,
             groups: self.group_count(),
             limited: self.placed.iter().filter(|m| m.limit.waits_for.is_some()).count() as u64,
             ..self.counts.clone()
@@ -582,16 +551,4 @@ pub(crate) fn conflict(one: &Message, other: &Message) -> bool {
 
 pub(crate) fn leased(phase: Phase) -> bool {
     matches!(phase, Phase::Leased { .. })
-}
-
-fn first_due(
-    messages: &[Message],
-    now: Time,
-    due: impl Fn(Phase) -> Option<Time>,
-) -> Option<usize> {
-    (0..messages.len())
-        .filter_map(|at| due(messages[at].phase).map(|due| (due, messages[at].id, at)))
-        .filter(|(due, _, _)| *due <= now)
-        .min()
-        .map(|(_, _, at)| at)
 }

@@ -3,13 +3,16 @@
 use interlock_core::queue::schedules::trace::Answer;
 use interlock_core::queue::types::RevokeThen;
 
-use crate::model::{leased, Model, Phase};
+use crate::behind::Parking;
+use crate::model::{leased, Message, Model, Phase};
 
 impl Model {
     /// Clause 23; nothing is remembered of it (clause 13).
     pub(crate) fn cancel(&mut self, id: u64) -> bool {
         if let Some(at) = self.delayed.iter().position(|message| message.id == id) {
             self.delayed.remove(at);
+        } else if let Some(at) = self.parked.iter().position(|message| message.id == id) {
+            self.parked.remove(at);
         } else if let Some(at) = self.find(id, |phase| !leased(phase)) {
             self.placed.remove(at);
         } else {
@@ -39,7 +42,7 @@ impl Model {
         self.placed[at].error = "revoked".into();
         match then {
             RevokeThen::Retry => self.fail(at, "revoked", None),
-            RevokeThen::Hold => self.placed[at].phase = Phase::Held,
+            RevokeThen::Hold => self.hold(at),
             RevokeThen::Dead => self.bury_or_hold(at),
             RevokeThen::Skip => {
                 self.counts.skipped += 1;
@@ -58,6 +61,7 @@ impl Model {
             self.placed[at].attempt += 1;
         }
         self.placed[at].phase = Phase::Queued;
+        self.placed[at].parking.dying = false;
         true
     }
 
@@ -74,7 +78,7 @@ impl Model {
         let Some(at) = self.find(id, stuck) else {
             return false;
         };
-        if self.dead_letters_full() {
+        if self.dead_letters_full() || self.placed[at].parking.dying {
             return false;
         }
         self.bury_or_hold(at);
@@ -86,7 +90,12 @@ impl Model {
         let Some(at) = self.dead.iter().position(|message| message.id == id) else {
             return Answer::Id(None);
         };
-        if !self.finds_room(1, self.dead[at].size) {
+        let Message { parking, holds, size, .. } = &self.dead[at];
+        let new = (parking.own, holds.clone(), *size);
+        if self.is_too_much_to_park(std::slice::from_ref(&new)) {
+            return Answer::Stuck;
+        }
+        if !self.finds_room(1, new.2) {
             return Answer::Full;
         }
         self.counts.puts += 1;
@@ -99,9 +108,11 @@ impl Model {
         message.suspect = false;
         message.error.clear();
         message.phase = Phase::Queued;
+        message.parking = Parking::new(message.parking.own);
+        message.sequence = message.id;
         let id = message.id;
         self.enter_ring(&message);
-        self.placed.push(message);
+        self.take_place(message);
         Answer::Id(Some(id))
     }
 
@@ -121,6 +132,7 @@ impl Model {
         if changed {
             self.paused_keys.push(key);
             self.release_keepers(key);
+            self.sweep(key);
         }
         changed
     }
@@ -130,8 +142,8 @@ impl Model {
             return std::mem::replace(&mut self.paused, false);
         };
         let key = self.key(name);
-        for message in self.placed.iter_mut().filter(|message| message.parked == Some(key)) {
-            message.parked = None;
+        for message in self.placed.iter_mut().filter(|message| message.set_aside == Some(key)) {
+            message.set_aside = None;
         }
         let before = self.paused_keys.len();
         self.paused_keys.retain(|paused| *paused != key);

@@ -19,6 +19,9 @@ use crate::model::Model;
 
 /// Whatever is held against the model.
 pub trait Subject {
+    /// Messages that one call moves behind a failure, and their keys (clause 31).
+    const MOST_MOVED: (u32, u32) = (1_000, 4_096);
+
     fn new(options: Options) -> Self;
     fn apply(&mut self, step: &Step) -> Answer;
 }
@@ -102,9 +105,11 @@ pub struct Pair<S> {
 
 impl<S: Subject> Pair<S> {
     pub fn new(options: Options) -> Self {
+        let mut model = Model::new(options.clone());
+        model.most_moved = S::MOST_MOVED;
         Pair {
             subject: S::new(options.clone()),
-            model: Model::new(options.clone()),
+            model,
             audit: Audit::new(options),
             given: Vec::new(),
         }

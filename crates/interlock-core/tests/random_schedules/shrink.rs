@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use interlock_core::queue::schedules::trace::{Call, PutCall};
 use interlock_core::queue::types::limits::{Limits, Weights};
 use interlock_core::queue::types::options::NUMBERS;
-use interlock_core::queue::types::{Kind, Options};
+use interlock_core::queue::types::{Behind, Kind, Options};
 
 use crate::schedule::{Mismatch, Plan, Subject};
 use crate::tried::TRIED;
@@ -99,6 +99,7 @@ impl<S: Subject> Smallest<S> {
             Box::new(|options| options.retry.factor = 1.0),
             Box::new(|options| options.limits = Limits::default()),
             Box::new(|options| options.weights = Weights::default()),
+            Box::new(|options| options.behind = Behind::Wait),
         ];
         for (one, tried) in NUMBERS.iter().zip(TRIED) {
             changes.push(Box::new(|options| _ = (one.set)(options, tried[0])));
@@ -210,6 +211,7 @@ fn simpler_puts(put: &PutCall) -> Vec<PutCall> {
     offer(&|put| put.barrier = false);
     offer(&|put| put.size = 0);
     offer(&|put| put.group.clear());
+    offer(&|put| put.behind = None);
     for at in 0..put.limit.len() {
         offer(&|put| drop(put.limit.remove(at)));
     }

@@ -12,12 +12,13 @@ pub struct Tally {
 }
 
 /// Each must come at least once in a run of [`ENOUGH`] calls.
-const SITUATIONS: [&str; 83] = [
+const SITUATIONS: [&str; 88] = [
     "put",
     "put known",
     "put replaced",
     "put differs",
     "put full",
+    "put stuck",
     "put too large",
     "batch",
     "batch partly known",
@@ -57,6 +58,7 @@ const SITUATIONS: [&str; 83] = [
     "requeue",
     "requeue unknown",
     "requeue full",
+    "requeue stuck",
     "discard",
     "discard unknown",
     "pause",
@@ -73,15 +75,18 @@ const SITUATIONS: [&str; 83] = [
     "explain leased",
     "explain backing off",
     "explain held",
+    "explain parked",
     "explain paused",
     "explain limit reached",
     "explain rate used up",
     "explain turn",
     "limits",
     "weights",
+    "behind",
     "close limit",
     "stats limited",
     "stats groups",
+    "stats parked",
     "explain barrier between",
     "explain two keys",
     "stats delayed",
@@ -108,6 +113,8 @@ impl Tally {
             (_, Answer::Full) if batch => "batch full",
             (_, Answer::TooLarge) if batch => "batch too large",
             (Call::Requeue { .. }, Answer::Full) => "requeue full",
+            (Call::Requeue { .. }, Answer::Stuck) => "requeue stuck",
+            (_, Answer::Stuck) => "put stuck",
             (_, Answer::Full) => "put full",
             (_, Answer::TooLarge) => "put too large",
             (_, Answer::Differs(_)) => "put differs",
@@ -168,6 +175,7 @@ impl Tally {
                     ("stats dead", stats.dead),
                     ("stats limited", stats.limited),
                     ("stats groups", stats.groups),
+                    ("stats parked", stats.parked),
                 ];
                 for (situation, _) in counts.iter().filter(|(_, count)| *count > 0) {
                     self.add(situation);
@@ -182,6 +190,7 @@ impl Tally {
             (Call::Tick, _) => "tick",
             (Call::Limits { .. }, _) => "limits",
             (Call::Weights { .. }, _) => "weights",
+            (Call::Behind { .. }, _) => "behind",
             (Call::CloseLimit { .. }, _) => "close limit",
             (_, Answer::Ids(ids)) if ids.len() > 1 => "cancel all",
             _ => return,
@@ -203,7 +212,7 @@ impl Tally {
                 State::Leased => "explain leased",
                 State::BackingOff => "explain backing off",
                 State::Held => "explain held",
-                State::Parked => unreachable!("nothing is parked in these schedules"),
+                State::Parked => "explain parked",
             });
             if !node.paused.is_empty() {
                 self.add("explain paused");

@@ -399,13 +399,13 @@ impl<P> Scheduler<P> {
         true
     }
 
-    /// Those of which all is swept that goes with them become dead letters.
-    fn end_dying(&mut self, budget: &mut Budget) {
+    /// Those with a key that was swept become dead letters, if all is swept that goes with them.
+    fn end_dying(&mut self, key: &Key, budget: &mut Budget) {
         let over = |&(_, at): &(u64, u32)| {
             let mut keys = self.lanes.keys_of(self.records[at].first_edge);
             !keys.any(|(key, _)| self.parked.is_swept(key))
         };
-        let over: Vec<(u64, u32)> = self.parked.dying().filter(over).collect();
+        let over: Vec<(u64, u32)> = self.parked.dying_on(key.as_bytes()).filter(over).collect();
         for (sequence, at) in over {
             let told = self.parked.remove_dying(sequence).and_then(|dying| dying.told);
             let (token, error) = told.unwrap_or_else(|| (0, self.newest_error(at)));
@@ -464,7 +464,7 @@ impl<P> Scheduler<P> {
         let last = lane.and_then(|lane| self.lanes.last_of(lane)).copied();
         let Some(last) = last.filter(|last| self.leaves(last, &key)) else {
             self.parked.end_sweep();
-            self.end_dying(budget);
+            self.end_dying(&key, budget);
             return;
         };
         self.count_move(last.message, budget);

@@ -184,9 +184,10 @@ impl<P> Scheduler<P> {
         if search.targets.contains(&end) {
             return None;
         }
-        let full = self.full_names(end, self.now, |holders| {
-            let stuck = holders.filter(|at| search.targets.contains(at));
-            stuck.map(|at| self.records[at].id).collect()
+        let carriers = self.carriers();
+        let full = self.full_names(end, self.now, |name| {
+            let leased = carriers.get(&name).into_iter().flatten();
+            leased.filter(|(_, at)| search.targets.contains(at)).map(|&(id, _)| id).collect()
         });
         full.into_iter().find(|full| {
             full.most.is_some_and(|most| {

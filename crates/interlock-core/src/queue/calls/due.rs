@@ -47,7 +47,18 @@ impl<P> Scheduler<P> {
         if let Some(budget) = self.engine.take_carried() {
             return budget;
         }
-        let mut budget = Budget::ONE_CALL;
+        self.caught_up(Budget::ONE_CALL)
+    }
+
+    /// Starts a call with this budget; the next call is the rest of it.
+    pub fn start_within(&mut self, now: Time, budget: Budget) {
+        self.pass(now);
+        let left = self.caught_up(budget);
+        self.carry(left);
+    }
+
+    #[inline(always)]
+    fn caught_up(&mut self, mut budget: Budget) -> Budget {
         if self.is_due(self.now) {
             self.catch_up(&mut budget);
         }

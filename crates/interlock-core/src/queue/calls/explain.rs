@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use crate::key::KeyRef;
 use crate::limits::{MAX_NAMED, MAX_NAMED_BYTES};
+use crate::queue::calls::limits::Carriers;
 use crate::queue::parts::ready::rank_of;
 use crate::queue::parts::slab::NONE;
 use crate::queue::scheduler::Scheduler;
@@ -35,6 +36,8 @@ struct Walk {
     now: Time,
     /// Messages that could hold a barrier up, leased and not, each by id: looked for once.
     placed: Option<[Vec<(u64, u32)>; 2]>,
+    /// Leased messages by their limit names: looked for once.
+    carriers: Option<Carriers>,
 }
 
 impl Walk {
@@ -50,6 +53,7 @@ impl Walk {
             steps: STEPS,
             now,
             placed: None,
+            carriers: None,
         }
     }
 
@@ -193,7 +197,7 @@ impl<P> Scheduler<P> {
             },
             limits: match message.state {
                 Some(State::Ready) if message.flags & LIMITED != 0 => {
-                    self.full_names(at, now, |holders| self.name_all(holders, walk))
+                    self.full_names(at, now, |name| self.name_carriers(name, walk))
                 }
                 _ => Vec::new(),
             },
@@ -209,6 +213,15 @@ impl<P> Scheduler<P> {
                 _ => Vec::new(),
             },
         }
+    }
+
+    /// Names the leased messages that carry a limit name.
+    fn name_carriers(&self, name: u32, walk: &mut Walk) -> Vec<u64> {
+        let carriers = walk.carriers.take().unwrap_or_else(|| self.carriers());
+        let of_name = carriers.get(&name).into_iter().flatten();
+        let ids = self.name_all(of_name.map(|&(_, at)| at), walk);
+        walk.carriers = Some(carriers);
+        ids
     }
 
     /// Returns the place of a message by the turns of groups.

@@ -293,6 +293,8 @@ impl<P> Scheduler<P> {
         };
         let payload = self.settle(at, budget).expect("an unsettled message has its payload");
         self.counts.note(Happened::DeadLettered);
+        // A put may bury its message, after it asked when something is due.
+        self.earliest_due = 0;
         self.dead.push(dead.with(payload));
     }
 

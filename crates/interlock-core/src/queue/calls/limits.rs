@@ -231,35 +231,43 @@ impl<P> Scheduler<P> {
         (number, found)
     }
 
-    /// The names that refuse a ready message, for an explanation; `named` chooses the leased messages that it
-    /// names.
+    /// The names that refuse a ready message, for an explanation; `named` gives the leased messages that it names
+    /// as those that carry a name.
     pub(in crate::queue) fn full_names(
         &self,
         at: u32,
         now: Time,
-        mut named: impl FnMut(&mut dyn Iterator<Item = u32>) -> Vec<u64>,
+        mut named: impl FnMut(u32) -> Vec<u64>,
     ) -> Vec<LimitFull> {
-        let full = |full: crate::queue::parts::gate::Full<'_>| {
+        let full = |full: crate::queue::parts::gate::Full<'_>| LimitFull {
+            name: full.name.to_vec(),
+            most: full.most,
+            leased: full.leased,
+            keeper: full.keeper.map(|at| self.records[at].id),
+            wait: full.wait,
             // Leases do not hold up what only time refuses.
-            let most = if full.lacks_slot { LOOKED_AT } else { 0 };
-            let leases = self.leases.all().take(most).map(|(_, lease)| lease.message);
-            let mut holders: Vec<(u64, u32)> = leases
-                .filter(|&one| self.gate.has_name(one, full.name))
-                .map(|one| (self.records[one].id, one))
-                .collect();
-            holders.sort_unstable();
-            LimitFull {
-                name: full.name.to_vec(),
-                most: full.most,
-                leased: full.leased,
-                keeper: full.keeper.map(|at| self.records[at].id),
-                wait: full.wait,
-                holders: named(&mut holders.into_iter().map(|(_, at)| at)),
-            }
+            holders: if full.lacks_slot { named(full.place) } else { Vec::new() },
         };
         self.gate.full(at, now).map(full).collect()
     }
+
+    /// The leased messages that carry each name, by id, as far as leases are examined.
+    pub(in crate::queue) fn carriers(&self) -> Carriers {
+        let mut carriers = Carriers::default();
+        for (_, lease) in self.leases.all().take(LOOKED_AT) {
+            for &name in self.gate.places_of(lease.message) {
+                let of_name = carriers.entry(name).or_default();
+                of_name.push((self.records[lease.message].id, lease.message));
+            }
+        }
+        carriers.values_mut().for_each(|of_name| of_name.sort_unstable());
+        carriers
+    }
 }
+
+/// Leased messages, with their ids, by the place of a limit name.
+pub(in crate::queue) type Carriers =
+    hashbrown::HashMap<u32, Vec<(u64, u32)>, std::hash::RandomState>;
 
 /// Leases that are examined to name those of one limit.
 const LOOKED_AT: usize = 10_000;

@@ -66,6 +66,8 @@ pub struct Gate {
     carried: HashMap<u32, Carried, BuildHasherDefault<SlotHasher>>,
     /// Next in line at names with room, and keepers that have all.
     offered: Offered,
+    /// Messages that keep slots.
+    keepers: BTreeSet<u32>,
     /// Messages that wait for a name.
     waiting: usize,
     /// Times at which something opens, while somebody waits for it.
@@ -280,6 +282,7 @@ impl Gate {
         for &at in carried.names.iter() {
             self.names[at as usize].keeper = message;
         }
+        self.keepers.insert(message);
         self.advance(message, now);
     }
 
@@ -321,7 +324,7 @@ impl Gate {
     pub fn lease(&mut self, message: u32, now: Time) {
         let Carried { names, waits_for, .. } = self.carried[&message];
         if waits_for != NONE {
-            self.carried[&message].drop_kept(&mut self.names);
+            self.drop_kept(message);
             self.come_up(message);
         }
         for &at in names.iter() {
@@ -392,7 +395,7 @@ impl Gate {
         let Some(carried) = self.carried.get(&message) else { return };
         let names = carried.names;
         if carried.waits_for != NONE {
-            carried.drop_kept(&mut self.names);
+            self.drop_kept(message);
             self.come_up(message);
         }
         self.carried.remove(&message);
@@ -423,19 +426,23 @@ impl Gate {
 
     /// The messages that keep slots.
     pub fn keepers(&self) -> Vec<u32> {
-        let mut keepers: Vec<u32> =
-            self.names.iter().map(|name| name.keeper).filter(|&at| at != NONE).collect();
-        keepers.sort_unstable();
-        keepers.dedup();
-        keepers
+        self.keepers.iter().copied().collect()
+    }
+
+    /// Whatever a message keeps is free.
+    fn drop_kept(&mut self, message: u32) {
+        let carried = &self.carried[&message];
+        if carried.keeps {
+            carried.drop_kept(&mut self.names);
+            self.keepers.remove(&message);
+        }
     }
 
     /// A keeper keeps nothing any more: a key of it was paused, or there are other limits. It is ready as if it
     /// had just become so. Returns its ticket.
     pub fn release(&mut self, message: u32, now: Time) -> Option<Ticket> {
-        let carried = &self.carried[&message];
-        carried.drop_kept(&mut self.names);
-        let ticket = carried.ticket;
+        self.drop_kept(message);
+        let ticket = self.carried[&message].ticket;
         self.come_up(message);
         self.offer_all(message, now);
         ticket

@@ -44,8 +44,8 @@ type Listed = (u64, u32);
 #[derive(Debug, Default)]
 pub struct Parked {
     shut: BTreeSet<Key>,
-    /// Bytes of their texts.
-    shut_bytes: usize,
+    /// Bytes of the keys' texts in all tables but `Parking::keys`, which a message's own size contains.
+    text_bytes: usize,
     /// The unsettled messages of each key that were held, by id.
     stuck: BTreeMap<Key, BTreeMap<u64, u32>>,
     /// Those of each key that are held now, by sequence; the dying, too.
@@ -124,7 +124,7 @@ impl Parked {
 
     pub fn shut(&mut self, key: &Key) {
         if self.shut.insert(key.clone()) {
-            self.shut_bytes += key.as_bytes().len();
+            self.text_bytes += key.as_bytes().len();
             let first = self.first_of(key.as_bytes());
             first.map(|first| self.open.remove(&first));
         }
@@ -134,7 +134,7 @@ impl Parked {
     /// A reason for which a key was shut is gone; `paused`: it is paused.
     pub fn open_unless(&mut self, key: &[u8], paused: bool) {
         if !paused && !self.stuck.contains_key(key) && self.shut.remove(key) {
-            self.shut_bytes -= key.len();
+            self.text_bytes -= key.len();
             let first = self.first_of(key);
             self.open.extend(first);
         }
@@ -143,7 +143,9 @@ impl Parked {
 
     /// A message with this key was held.
     pub fn add_stuck(&mut self, key: &Key, id: u64, message: u32) {
-        self.stuck.entry(key.clone()).or_default().insert(id, message);
+        let stuck = self.stuck.entry(key.clone()).or_default();
+        self.text_bytes += if stuck.is_empty() { key.as_bytes().len() } else { 0 };
+        stuck.insert(id, message);
         self.shut(key);
     }
 
@@ -153,6 +155,7 @@ impl Parked {
         stuck.remove(&id);
         if stuck.is_empty() {
             self.stuck.remove(key);
+            self.text_bytes -= key.len();
             self.open_unless(key, paused);
         }
     }
@@ -167,7 +170,9 @@ impl Parked {
     }
 
     pub fn add_held(&mut self, key: &Key, sequence: u64, message: u32) {
-        self.held.entry(key.clone()).or_default().insert((sequence, message));
+        let held = self.held.entry(key.clone()).or_default();
+        self.text_bytes += if held.is_empty() { key.as_bytes().len() } else { 0 };
+        held.insert((sequence, message));
         self.note();
     }
 
@@ -176,6 +181,7 @@ impl Parked {
         held.remove(&(sequence, message));
         if held.is_empty() {
             self.held.remove(key);
+            self.text_bytes -= key.len();
         }
         self.note();
     }
@@ -201,6 +207,12 @@ impl Parked {
 
     pub fn is_dying(&self, sequence: u64) -> bool {
         self.dying.contains_key(&sequence)
+    }
+
+    /// Those of a key that die, by sequence. O(messages of the key that are held), or O(those that die).
+    pub fn dying_on(&self, key: &[u8]) -> impl Iterator<Item = (u64, u32)> + '_ {
+        let held = self.held.get(key).filter(|_| !self.dying.is_empty());
+        held.into_iter().flatten().copied().filter(|(sequence, _)| self.is_dying(*sequence))
     }
 
     /// Those that die, by sequence.
@@ -279,6 +291,7 @@ impl Parked {
         let parking = self.parkings.entry(message).or_default();
         let listed = (parking.first, message);
         parking.under = Some(key.clone());
+        self.text_bytes += key.as_bytes().len();
         self.count += 1;
         self.bytes = self.bytes.wrapping_add(size);
         self.change_list(key, |list| _ = list.insert(listed));
@@ -289,6 +302,7 @@ impl Parked {
         let Some(parking) = self.parkings.get_mut(&message) else { return };
         let Some(key) = parking.under.take() else { return };
         let listed = (parking.first, message);
+        self.text_bytes -= key.as_bytes().len();
         self.count -= 1;
         self.bytes = self.bytes.wrapping_sub(size);
         self.change_list(key, |list| _ = list.remove(&listed));
@@ -305,6 +319,9 @@ impl Parked {
         let before = list.first().copied();
         change(list);
         let after = list.first().copied();
+        let length = key.as_bytes().len();
+        self.text_bytes += if before.is_none() { length } else { 0 };
+        self.text_bytes -= if after.is_none() { length } else { 0 };
         if list.is_empty() {
             self.lists.remove(&key);
         }
@@ -374,7 +391,8 @@ impl Parked {
     /// Bytes of its tables, about.
     pub fn table_bytes(&self) -> usize {
         let keys = self.shut.len() + self.stuck.len() + self.held.len() + self.lists.len();
-        keys * OF_A_KEY + self.shut_bytes + self.parkings.len() * OF_A_MESSAGE
+        let swept: usize = self.sweeps.iter().map(|key| 2 * key.as_bytes().len()).sum();
+        keys * OF_A_KEY + self.text_bytes + swept + self.parkings.len() * OF_A_MESSAGE
     }
 }
 

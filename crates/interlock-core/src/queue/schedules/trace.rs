@@ -23,7 +23,7 @@ use crate::queue::calls::coalesce::{Coalesce, Differs};
 use crate::queue::calls::lease::LeaseLost;
 use crate::queue::parts::slab::NONE;
 use crate::queue::parts::watch::Watch;
-use crate::queue::scheduler::{Grant, Handle, NoRoom, Placed, Put, Scheduler};
+use crate::queue::scheduler::{Budget, Grant, Handle, NoRoom, Placed, Put, Scheduler};
 use crate::queue::schedules::bytes::Damaged;
 use crate::queue::schedules::trace_text::Schedule;
 use crate::queue::types::limits::{Limits, Weights, BETWEEN};
@@ -251,13 +251,26 @@ pub struct Runner {
     scheduler: Scheduler<()>,
     /// Leases by their token; settled ones too, so that an old token can be tried again.
     handles: Handles,
+    /// The work that one call may do.
+    budget: Budget,
 }
 
 type Handles = HashMap<u64, Handle, std::hash::RandomState>;
 
 impl Runner {
     pub fn new(options: Options) -> Self {
-        Runner { scheduler: Scheduler::new(options, Watch::off()), handles: HashMap::default() }
+        Runner {
+            scheduler: Scheduler::new(options, Watch::off()),
+            handles: HashMap::default(),
+            budget: Budget::ONE_CALL,
+        }
+    }
+
+    /// Limits the messages that each call moves behind a failure, and their keys (clause 31).
+    #[must_use]
+    pub fn moving(mut self, (moves, keys): (u32, u32)) -> Self {
+        self.budget = Budget { moves, keys, ..Budget::ONE_CALL };
+        self
     }
 
     /// One for the calls of a schedule: with its options, and by its rules.
@@ -280,11 +293,14 @@ impl Runner {
         let scheduler = fresh.restored(&bytes, |_| Some(()))?;
         let mut handles = self.handles.clone();
         handles.extend(scheduler.leases().map(|(_, handle)| (handle.token, handle)));
-        Ok(Runner { scheduler, handles })
+        Ok(Runner { scheduler, handles, budget: self.budget })
     }
 
     pub fn apply(&mut self, step: &Step) -> Answer {
         let now = step.now;
+        if self.budget != Budget::ONE_CALL {
+            self.scheduler.start_within(now, self.budget);
+        }
         let (s, handles) = (&mut self.scheduler, &mut self.handles);
         let done =
             |result: Result<(), LeaseLost>| result.map_or(Answer::LeaseLost, |()| Answer::Done);

@@ -95,11 +95,9 @@ impl Carried {
 
     /// Frees what it keeps.
     pub fn drop_kept(&self, names: &mut [Name]) {
-        if self.keeps {
-            for &at in self.names.iter() {
-                let name = &mut names[at as usize];
-                (name.keeper, name.kept) = (NONE, false);
-            }
+        for &at in self.names.iter() {
+            let name = &mut names[at as usize];
+            (name.keeper, name.kept) = (NONE, false);
         }
     }
 }

@@ -14,6 +14,8 @@ use crate::queue::types::{LimitUse, Time};
 #[derive(Clone, Copy, Debug)]
 pub struct Full<'a> {
     pub name: &'a [u8],
+    /// Its place among the names.
+    pub place: u32,
     /// `None`: any number.
     pub most: Option<u32>,
     pub leased: u32,
@@ -106,12 +108,14 @@ impl Gate {
     pub fn full(&self, message: u32, now: Time) -> impl Iterator<Item = Full<'_>> {
         let carried = self.carried.get(&message);
         let names = carried.into_iter().flat_map(|carried| carried.names.iter());
-        names.map(|&at| &self.names[at as usize]).filter_map(move |name| {
+        names.filter_map(move |&place| {
+            let name = &self.names[place as usize];
             let mine = name.kept && name.keeper == message;
             let lacks_slot = !mine && !name.has_slot();
             let until = name.shut_until(mine);
             let full = Full {
                 name: &name.text,
+                place,
                 most: name.most,
                 leased: name.leased,
                 keeper: Some(name.keeper).filter(|_| name.kept && !mine),
@@ -149,10 +153,9 @@ impl Gate {
         (number, found)
     }
 
-    /// Returns whether a message has this name.
-    pub fn has_name(&self, message: u32, name: &[u8]) -> bool {
-        let Some(at) = self.place_of(KeyRef::new(name).hash, name) else { return false };
-        self.carried.get(&message).is_some_and(|carried| carried.names.contains(&at))
+    /// The places of a message's names.
+    pub fn places_of(&self, message: u32) -> &[u32] {
+        self.carried.get(&message).map_or(&[], |carried| &carried.names)
     }
 
     /// Forgets all names; no message has one.

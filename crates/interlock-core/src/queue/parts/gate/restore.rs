@@ -108,6 +108,7 @@ impl Gate {
             self.stand(message, ticket, keyed);
             return true;
         }
+        self.keepers.insert(message);
         let order: Vec<u32> = carried.names.rates_last(names).collect();
         for (i, at) in order.into_iter().enumerate() {
             let name = &mut names[at as usize];
