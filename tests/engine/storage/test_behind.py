@@ -154,6 +154,19 @@ def test_another_value_sweeps_many_keys_over_several_calls(servers: Servers) -> 
     same(servers, play.director)
 
 
+def test_an_empty_sealed_queue_is_sealed_while_its_shut_keys_are_swept(servers: Servers) -> None:
+    play = Play(servers)
+    keys = [f"k{n:04}" for n in range(2_100)]
+    for at in range(0, len(keys), 700):
+        play.direct("pause", *keys[at : at + 700])
+    play.direct("seal")
+    play.direct("configure", "CHANGE", "BEHIND", "park")
+    play.lease()
+    assert play.model.has_moves()
+    assert play.director.calls[-1].expected[2] == "sealed"
+    same(servers, play.director)
+
+
 class NotedModel(WatchedModel):
     """Notes the keys under which each message was ever parked."""
 

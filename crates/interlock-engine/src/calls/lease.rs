@@ -95,10 +95,11 @@ impl Queue {
         reply::text(out, b"");
         reply::text(out, b"");
         match self.scheduler.next_due() {
+            // Even if shut keys are still to be swept.
+            _ if self.is_over() => reply::text(out, b"sealed"),
             Some(0) => reply::text(out, b"0"),
             // Ready but paused messages are set aside, up to a limit per call.
             _ if self.scheduler.ready(kind) > 0 => reply::text(out, b"0"),
-            _ if self.is_over() => reply::text(out, b"sealed"),
             // A duration: the caller does not know this clock.
             due => {
                 reply::optional(out, due.map(|due| due.saturating_sub(self.scheduler.last_time())))

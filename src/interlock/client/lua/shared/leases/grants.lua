@@ -21,14 +21,13 @@ end
 -- The same for a caller that asks for work.
 local function next_due(q, kind)
   local c = q.counters
-  if c[N.halted] == 0 and ready_count(c, kind) > 0 then
+  if c[N.sealed] > 0 and c[N.unsettled] == 0 then
+    -- Even if shut keys are still to be swept.
+    return 'sealed'
+  elseif c[N.halted] == 0 and ready_count(c, kind) > 0 then
     return '0'
   end
-  local due = falls_due(q)
-  if due ~= '0' and c[N.sealed] > 0 and c[N.unsettled] == 0 then
-    return 'sealed'
-  end
-  return due
+  return falls_due(q)
 end
 
 -- Leases a message: its part of the reply after `at`. Answers the end.
