@@ -373,3 +373,28 @@ def test_a_hub_that_restarts_replaces_what_was_put_before(tmp_path: Path) -> Non
     assert replaced == [later[0], b"2"]
     assert (told[0], told[9]) == (b"delayed", b"5")
     assert told[told.index(b"REVISION") + 1] == b"1"
+
+
+@pytest.mark.parametrize("option", ["coalesce", "dedup"])
+def test_a_put_that_may_need_less_room_than_before_is_woken(queue: Queue, option: str) -> None:
+    """The message of its name is not leased any more, or its string is known."""
+    queue.call("configure", "MAXSIZE", 2)
+    named = message("named", **{option: "p"})
+    queue.put(message("other"), named)
+    _, got = queue.lease(2).messages
+    if option == "dedup":
+        # Cancelled, so that its string is free; and there is room for another one.
+        queue.settle(got.release())
+        queue.call("cancel", got.id)
+        queue.put(message("another"))
+    for waiter, waiting in (("w", named), ("v", message("plain"))):
+        with pytest.raises(redis.ResponseError, match="FULL"):
+            queue.call("put", waiter, 1, LONG, *waiting)
+    if option == "coalesce":
+        queue.settle(got.release())
+    else:
+        queue.call("configure", "CHANGE", "MAXSIZE", 3)
+        queue.connection.delete(f"{queue.key}:room:w", f"{queue.key}:room:v")
+        queue.put(named)
+    woken = [queue.connection.llen(f"{queue.key}:room:{waiter}") for waiter in "wv"]
+    assert woken == [1, 0]

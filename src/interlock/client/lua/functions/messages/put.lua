@@ -311,7 +311,7 @@ register('put', function(q, from)
     or kept and room.KEPT)
   if text then
     if wait > 0 then
-      room.wait(q, consumer, wait, #fresh, bytes)
+      room.wait(q, consumer, wait, #fresh, bytes, from.names or from.coalesces)
     elseif waits then
       room.leave(q, consumer)
     end

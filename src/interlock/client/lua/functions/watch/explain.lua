@@ -203,6 +203,23 @@ local function blockers(q, walk, m)
   return found
 end
 
+-- Places of the leased messages that carry a limit name, which are looked for once.
+local function carriers(q, walk, name)
+  local found = walk.carriers
+  if not found then
+    walk.placed = walk.placed or look_around(q, walk)
+    found = {}
+    for _, leased in ipairs(walk.placed[1]) do
+      for _, one in ipairs(leased.limit and slots.names(leased) or NONE) do
+        found[one] = found[one] or {}
+        found[one][#found[one] + 1] = leased.place
+      end
+    end
+    walk.carriers = found
+  end
+  return found[name] or NONE
+end
+
 -- The limit names that refuse a message: those without a slot, with the leased messages that carry them, and those
 -- that are closed or whose rate is used up.
 local function tell_limits(q, walk, m, reply)
@@ -217,14 +234,7 @@ local function tell_limits(q, walk, m, reply)
     local full = slots.unused(q, name) < 1 and not keeps
     local opens = rates.opens(q, name, s, m.place)
     if full then
-      walk.placed = walk.placed or look_around(q, walk)
-      local places = {}
-      for _, leased in ipairs(walk.placed[1]) do
-        if leased.limit and slots.number_of(leased, name) then
-          places[#places + 1] = leased.place
-        end
-      end
-      walk:name_all(q, places, holders)
+      walk:name_all(q, carriers(q, walk, name), holders)
     end
     if full or opens > q.now then
       count = count + 1

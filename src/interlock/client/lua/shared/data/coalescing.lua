@@ -10,6 +10,7 @@ function coalescing.enter(q, m)
   local c = q.counters
   set(hash(q, 'cn'), m.coalesce, m.id)
   c[N.coalescing] = c[N.coalescing] + 1
+  q.eased = true
   if m.within then
     m.extras.LATEST = q.now + m.within
   end

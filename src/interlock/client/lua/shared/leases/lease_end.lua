@@ -8,6 +8,7 @@ local function end_some(q, token, count)
   local lease = lease_of(q, token)
   fix_reply(q, token, lease.consumer)
   q.counters[N.leased] = q.counters[N.leased] - count
+  q.eased = q.eased or q.counters[N.coalescing] > 0
   lease.out = lease.out - count
   if lease.out == 0 then
     set(hash(q, 't'), token, false)

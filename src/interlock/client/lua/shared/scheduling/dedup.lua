@@ -32,6 +32,7 @@ local function remember(q, text, id)
     q.counters[N.windows] = q.counters[N.windows] - 1
   end
   set(hash(q, 'u'), text, id)
+  q.eased = true
   forget(q, 10)
 end
 

@@ -1,7 +1,8 @@
 -- Waiters for room, and whose turn it is (clause 11). A put that waits for room is entered in
 -- w:room, in the order of arrival; w:needs has for each the end of its wait, and the messages and
 -- bytes it needs. It sleeps in BLPOP on room:CONSUMER, and a call that frees room pushes to those
--- for which it is enough.
+-- for which it is enough. One with a coalescing name may need nothing after the lease of a message ended; one with a dedup
+-- string, once that is known. A count with a zero in front marks them, and they are woken to ask again.
 --
 -- A put that finds room passes those for which there is too little, until room is kept for the
 -- first of them. w:turn has the progress: how often the first was passed, how long room is kept the
@@ -43,7 +44,8 @@ function room.need_of(q, text)
   if text then
     local ends, count, bytes = string_match(text, '^(%d+) (%d+) (%d+)$')
     if to_number(ends) > q.now then
-      return { count = to_number(count), bytes = to_number(bytes) }
+      local eases = #count > 1 and string_byte(count) == 48
+      return { count = to_number(count), bytes = to_number(bytes), eases = eases }
     end
   end
 end
@@ -135,7 +137,7 @@ end
 
 -- It takes its place in line, or keeps it. There was just no room for it: an old element is
 -- obsolete.
-function room.wait(q, consumer, wait, count, bytes)
+function room.wait(q, consumer, wait, count, bytes, eases)
   local c, ends = q.counters, q.now + wait
   local before = redis_call('HGET', q['w:needs'], consumer)
   if before and not room.need_of(q, before) then
@@ -145,14 +147,16 @@ function room.wait(q, consumer, wait, count, bytes)
     local last = redis_call('ZRANGE', q['w:room'], -1, -1, 'WITHSCORES')[2]
     redis_call('ZADD', q['w:room'], digits(math.max(q.now, last and to_number(last) + 1 or 0)), consumer)
   end
-  redis_call('HSET', q['w:needs'], consumer, digits(ends) .. ' ' .. digits(count) .. ' ' .. digits(bytes))
+  redis_call('HSET', q['w:needs'], consumer,
+    digits(ends) .. (eases and ' 0' or ' ') .. digits(count) .. ' ' .. digits(bytes))
   redis_call('DEL', name_of(q, 'room:' .. consumer))
   c[N.room_until] = math.max(c[N.room_until], ends)
   redis_call('PEXPIRE', q['w:room'], room.expiry(q))
   redis_call('PEXPIRE', q['w:needs'], room.expiry(q))
 end
 
--- Those for which there is room, the first in line first; or all, if they get a different message.
+-- Those for which there is room, the first in line first, and those that may need less; or all, if they get a different
+-- message.
 -- A caller far behind asks again by itself.
 function room.wake(q, all)
   local c, free, free_bytes = q.counters, NEVER, NEVER
@@ -162,11 +166,14 @@ function room.wake(q, all)
     free_bytes = most > 0 and most - c[N.bytes] or NEVER
     -- A put that only replaces payloads needs no message to be free.
     if free < 0 or free == 0 and c[N.coalescing] == 0 or free_bytes < 0 then
-      return
+      if not q.eased then
+        return
+      end
+      free = -1
     end
   end
-  local kept = not all and room.is_kept(q)
-  local line = redis_call('ZRANGE', q['w:room'], 0, kept and 0 or CHUNK - 1)
+  local kept = not all and free >= 0 and room.is_kept(q)
+  local line = redis_call('ZRANGE', q['w:room'], 0, kept and not q.eased and 0 or CHUNK - 1)
   if #line == 0 then
     c[N.room_until] = 0
     return
@@ -176,10 +183,13 @@ function room.wake(q, all)
     local need = room.need_of(q, needs[i])
     if not need then
       room.leave(q, line[i])
-    elseif all or need.count <= free and need.bytes <= free_bytes then
-      free, free_bytes = free - need.count, free_bytes - need.bytes
+    else
+      local fits = all or (i == 1 or not kept) and need.count <= free and need.bytes <= free_bytes
+      if fits then
+        free, free_bytes = free - need.count, free_bytes - need.bytes
+      end
       local list = name_of(q, 'room:' .. line[i])
-      if redis_call('LLEN', list) == 0 then
+      if (fits or need.eases and q.eased) and redis_call('LLEN', list) == 0 then
         redis_call('RPUSH', list, '1')
         redis_call('PEXPIRE', list, room.expiry(q))
       end
