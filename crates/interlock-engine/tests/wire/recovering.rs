@@ -7,7 +7,7 @@ use interlock_engine::{Durability, Engine, EngineSettings, Function, Outcome};
 use interlock_journal::storage::simulated::{Faults, Simulated};
 use interlock_journal::storage::Fill;
 
-use crate::replaying::{look, random_call_of_runs};
+use crate::replaying::{explained, look, random_call_of_runs};
 use crate::{strings, KEY, START};
 
 type Stored = Arc<Durable<Simulated>>;
@@ -103,6 +103,7 @@ fn life(rng: &mut fastrand::Rng) -> (u64, u64) {
     }
     drop((durable, engine));
     let (durable, engine, _) = start(&disk.restart()).unwrap();
+    assert_eq!(explained(&engine, now), explained(&steady, now));
     // A scan goes through messages and lanes as they lie, in no order.
     let unordered = |engine: &Engine| {
         let mut told = look(engine, now, &calls);
@@ -354,6 +355,23 @@ fn a_dump_of_a_queue_cut_or_changed_anywhere_is_refused_or_read_and_never_a_pani
     let leased = call(&engine, "lease", "me 1 0 2 500 any", START).unwrap();
     call(&engine, "settle", &format!("me 2 DONE {} {START} result", leased[0]), START).unwrap();
     call(&engine, "pause", "a", START).unwrap();
+    // Of everything that a message may have or wait for.
+    let declared = "CHANGE LIMITS x=1\x1fr=1/9:2 WEIGHTS g=2 BEHIND park";
+    call(&engine, "configure", declared, START).unwrap();
+    for n in 0..3 {
+        let text = format!("- 0 0 p 0 0 2 LIMIT x\x1fr GROUP g{}", n % 2);
+        call(&engine, "put", &text, START).unwrap();
+    }
+    let held = call(&engine, "put", "- 0 0 p 2 0 0 k l", START).unwrap().swap_remove(0);
+    call(&engine, "put", "- 0 0 p 0 0 1 COALESCE n", START).unwrap();
+    call(&engine, "lease", "me 3 0 9 500 any", START).unwrap();
+    assert_eq!(call(&engine, "revoke", &format!("{held} hold"), START).unwrap(), ["1"]);
+    for put in ["1 0 0 k", "0 0 3 COALESCE l DEBOUNCE 9 WITHIN 20", "2 0 1 l m BEHIND park"] {
+        call(&engine, "put", &format!("- 0 0 p {put}"), START).unwrap();
+    }
+    let stats = call(&engine, "stats", "", START).unwrap();
+    let figure = |name: &str| stats.iter().position(|one| one == name).map(|at| &stats[at + 1][..]);
+    assert_eq!(["held", "parked", "limited", "groups"].map(figure), ["1", "4", "2", "2"].map(Some));
     durable.commit().unwrap();
     let mut bytes = Vec::new();
     engine.dump(b"q", &mut bytes, || ()).unwrap();

@@ -82,6 +82,17 @@ pub fn look(engine: &Engine, now: u64, calls: &[u64; 4]) -> Vec<Result<Vec<Strin
     told
 }
 
+/// Returns why each of the first messages waits.
+pub fn explained(engine: &Engine, now: u64) -> Vec<Option<Vec<String>>> {
+    let explain = |id: u64| {
+        let args = ["id".to_owned(), id.to_string(), "20".to_owned()];
+        let (mut out, mut served) = (Vec::new(), Vec::new());
+        engine.call(Function::Explain, Some(KEY), &args[..], now, None, &mut out, &mut served);
+        strings(&out).ok()
+    };
+    (START..START + 40).map(explain).collect()
+}
+
 #[test]
 fn replaying_recorded_calls_restores_the_state() {
     let seed = std::env::var("INTERLOCK_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -213,6 +224,7 @@ fn schedule(rng: &mut fastrand::Rng) {
         engine.forget(ticket);
     }
     let (again, records) = (replayed(&journal), journal.0.lock().unwrap().clone());
+    assert_eq!(explained(&again, now), explained(&engine, now), "after {records:?}");
     assert_eq!(look(&again, now, &calls), look(&engine, now, &calls), "after {records:?}");
 }
 
@@ -228,8 +240,9 @@ fn restored(rng: &mut fastrand::Rng) -> Vec<String> {
             "p 0 0 1 PRIORITY 5",
             "p 0 1 2 a DEDUP d RESULT 60",
             "p 0 0 2 COALESCE a REVISION 3",
+            "p 1 0 2 c GROUP h LIMIT r",
         ];
-        let text = format!("m{mark} {state} 2 {time} e {}", message[rng.usize(..5)]);
+        let text = format!("m{mark} {state} 2 {time} e {}", message[rng.usize(..6)]);
         args.extend(text.split(' ').map(str::to_owned));
     }
     args
@@ -274,7 +287,10 @@ pub fn random_call(
     let mut args = head(repeats);
     let wait = [0, 0, 15, 40][rng.usize(..4)].to_string();
     let (token, id) = leased[rng.usize(..leased.len())].clone();
-    let settlement = match rng.u8(..7) {
+    let settlement = match rng.u8(..8) {
+        7 => ["CLOSE", &token, &id, "20", "e", ["r", "x"][rng.usize(..2)], "1"]
+            .map(str::to_owned)
+            .into(),
         0 => vec![
             "NACK".to_owned(),
             token,
@@ -313,7 +329,10 @@ pub fn random_call(
                             "p 2 0 3 a c BEHIND park ATTEMPTS 1 THEN hold",
                             "p 1 0 3 b BEHIND bury ATTEMPTS 1 THEN hold",
                             "p 1 0 1 a BEHIND cancel",
-                        ][rng.usize(..14)],
+                            "p 0 0 1 GROUP g",
+                            "p 0 0 2 GROUP g LIMIT r",
+                            "p 1 0 2 c GROUP h LIMIT r\x1fx",
+                        ][rng.usize(..17)],
                     ));
                 }
             }
@@ -346,7 +365,9 @@ pub fn random_call(
                         "REPLACE BEHIND bury ATTEMPTS 1",
                         "CHANGE BEHIND cancel",
                         "CHANGE BEHIND wait",
-                    ][rng.usize(..8)],
+                        "CHANGE LIMITS x=1\x1fr=1/9:2",
+                        "CHANGE WEIGHTS g=2\x1f*=3",
+                    ][rng.usize(..10)],
                 ),
             ),
             1 => (Function::Pause, if rng.bool() { vec![] } else { words("a") }),
