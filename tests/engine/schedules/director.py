@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.engine.naive.model import BACKING_OFF, HELD, LEASED, QUEUED, Entry, Refused, Spec
 from tests.engine.naive.watch import WatchedModel
+from tests.engine.schedules.reasons import LIMIT, wrong_reason
 from tests.engine.schedules.steps import Pick, Step
 from tests.engine.timed import START
 
@@ -22,6 +23,8 @@ KINDS = (
 )  # fmt: skip
 NOBODY = ("5", "7")
 """A lease that never was."""
+SOME = 8
+"""Messages whose reasons are looked at when consumers have nothing to do."""
 
 
 @dataclass
@@ -423,6 +426,32 @@ class Director:
                 arguments = [str(limit), *[part for one in some for part in one]]
                 self._call("blocked", arguments, model.blocked_by(limit, ids, keys))
 
+    def work_off(self) -> None:
+        """Consumers handle what they can, with all the time that it takes.
+
+        For what is left a reason must be named that only an operator, or a long backoff, ends.
+        """
+        model, idle = self.model, 0
+        model.now = max(model.now, self.latest)
+        while idle < 2 and model.unsettled():
+            model.now += 100_000_000
+            self._lease(("last", ["0", "1000", "999", "any"]))
+            out = [entry for entry in model.line if entry.state == LEASED]
+            made = [["ACK", str(entry.token), str(entry.id)] for entry in out]
+            idle = 0 if made else idle + 1
+            if made:
+                flat = [part for one in made for part in one]
+                self._numbered("settle", "last", flat, lambda made=made: model.settle(made))  # type: ignore[misc]
+        left = model.unsettled()
+        roots = model.roots("0", str(LIMIT))
+        for entry in left[:: len(left) // SOME + 1]:
+            asked = ["id", str(entry.id), str(LIMIT)]
+            told = model.explain("id", str(entry.id), LIMIT)
+            self._call("explain", asked, told)
+            wrong = wrong_reason(model, told, roots)
+            assert not wrong, wrong
+        self._call("roots", ["0", str(LIMIT)], roots)
+
     def drain(self) -> None:
         """Calls that leave nothing unsettled and nothing known, at the latest time of all."""
         self.model.now = max(self.model.now, self.latest)
@@ -452,5 +481,6 @@ def directed(steps: list[Step], now: int) -> Director:
     director = Director(WatchedModel(now))
     for step in steps:
         director.take(step)
+    director.work_off()
     director.drain()
     return director

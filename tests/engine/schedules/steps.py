@@ -13,11 +13,14 @@ from typing import Any
 
 from tests.engine.naive.model import WIRE, Spec
 
-NAMES = ("bank", "host:a", "host:b", "free")
+NAMES: tuple[str, ...] = ("bank", "host:a", "host:b", "free")
 """Of limits."""
-GROUPS = ("acme", "big", "bit", "c\xff")
+GROUPS: tuple[str, ...] = ("acme", "big", "bit", "c\xff")
 NAMING = ("COALESCE", "DEBOUNCE", "WITHIN")
-KEYS = ("a", "b", "c", "d", "e", "f")
+KEYS: tuple[str, ...] = ("a", "b", "c", "d", "e", "f")
+LONG = "long" * 64
+ODD = ("bank", "bank*", "a=b", "host:*", "\x00", "a", LONG, "\xed\xa0\x80")
+"""Names of everything at once: with the marks of declarations, of 256 bytes, a lone surrogate."""
 COALESCED = {
     "p": ((), (), ()),
     "q": (("a",), ("b",), (("PRIORITY", "1"),)),
@@ -207,6 +210,12 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
     def pick() -> int:
         return int(chance() * PICKS)
 
+    # In some schedules limits, groups, updates and keys have the same names, and odd ones.
+    limits_of, groups, known, updated = NAMES, GROUPS, KEYS, COALESCED
+    if chance() < 0.25:
+        limits_of = groups = known = tuple(rng.sample(ODD, len(ODD)))
+        updated = {name: COALESCED[like] for name, like in zip(known, COALESCED, strict=False)}
+
     # In few schedules the clock is set, and in most of those back too: mostly to where it was.
     set_ways = choice([["ahead"], ["ahead", "back", "right"], ["ahead", "right"]])
     set_ways = set_ways if chance() < 0.15 else []
@@ -228,6 +237,8 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
 
     def limits() -> str:
         tried = {"bank": "1124", "host:*": "123", "host:b": "1", "*": "125", "free": "2"}
+        if limits_of is not NAMES:
+            tried |= {"b*": "12", "bank*": "23", "a=b": "1", LONG: "2", LONG[:9] + "*": "3"}
         rates = ["1/5:1", "3/10:1", "1/20:2", "1/100:1", "2/50:5", "3/1000:4"]
         values = {
             name: choice(rates if chance() < rated else numbers) for name, numbers in tried.items()
@@ -240,6 +251,8 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
 
     def weights() -> str:
         tried = {"acme": "13", "b*": "12", "big": "25", "*": "12"}
+        if groups is not GROUPS:
+            tried |= {"bank": "2", "bank*": "13", LONG: "2"}
         chosen = [f"{name}={choice(some)}" for name, some in tried.items() if chance() < 0.5]
         return "\x1f".join(rng.sample(chosen, len(chosen)))
 
@@ -264,8 +277,8 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "BARRIER": (0.02 if limited > 0.5 or grouped > 0.5 else 0.12, lambda: choice([0, 1, 1])),
         "QUIET": (0.12, lambda: choice([0, 1, 1])),
         "RUN": (running, lambda: choice(["3:a", "3:a", "03:a", "3:b", "100:a", "2:"])),
-        "LIMIT": (limited, lambda: "\x1f".join(rng.choices(NAMES, k=choice([1, 1, 2, 3])))),
-        "GROUP": (grouped, lambda: choice(GROUPS)),
+        "LIMIT": (limited, lambda: "\x1f".join(rng.choices(limits_of, k=choice([1, 1, 2, 3])))),
+        "GROUP": (grouped, lambda: choice(groups)),
         "BEHIND": (behind / 2, value),
         **policy,
     }
@@ -287,7 +300,9 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         )
 
     def payload() -> str:
-        return choice(["", "pay", "payload", "\xff\x00 \r\n", "payload" * 10])
+        # Redis stores one of more than 1,024 bytes apart.
+        large = ["payload" * 147] if chance() < 0.2 else []
+        return choice(["", "pay", "payload", "\xff\x00 \r\n", "payload" * 10, *large])
 
     def spec() -> Spec:
         # Many are as plain as most are in life: the servers have a way of their own for those.
@@ -295,7 +310,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         plain = chance() < (0.1 if limited > 0.5 or grouped == 1 else 0.4)
         options = () if plain else chosen(own)
         counts = [0, 0, 0, 1, 2] if limited > 0.5 or grouped > 0.5 else [0, 1, 1, 2, 3, 5]
-        named = rng.choices(KEYS[: choice([2, 6])], k=choice(counts))
+        named = rng.choices(known[: choice([2, 6])], k=choice(counts))
         if chance() < running:
             plain, named = False, choice([["a"], ["c"], ["a", "b"], ["b", "a"], ["b"], ["d"]])
             options = chosen({**own, "BARRIER": (0, list), "PRIORITY": (0.05, lambda: 1)})
@@ -307,8 +322,8 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
 
     def coalescing(made: Spec) -> Spec:
         """A message with a name; in few, what may not change is another's."""
-        name = choice(list(COALESCED))
-        exclusive, shared, fixed = COALESCED[name]
+        name = choice(list(updated))
+        exclusive, shared, fixed = updated[name]
         replaced = {"COALESCE", "DEDUP", "WINDOW", "BARRIER"}
         if chance() < 0.9:
             replaced |= {"PRIORITY", "LIMIT", "GROUP"}
@@ -344,7 +359,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
             "CLOSE": lambda: [
                 choice(["0", "1", "10", "200"]),
                 error(),
-                choice(NAMES),
+                choice(limits_of),
                 choice("01"),
             ],
         }
@@ -359,7 +374,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         return choice(["0"] * 9 + [WAIT])
 
     def keys() -> list[str]:
-        return rng.choices(KEYS, k=choice([0, 1, 1, 2]))
+        return rng.choices(known, k=choice([0, 1, 1, 2]))
 
     def declared() -> list[str]:
         first: list[str] = choice([["REPLACE"], ["CHANGE"], ["CHANGE"], []])
@@ -414,7 +429,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
     }
     on_queue: dict[str, Callable[[], list[str]]] = {
         "pause": keys,
-        "resume": lambda: choice([keys(), keys(), [], list(KEYS)]),
+        "resume": lambda: choice([keys(), keys(), [], list(known)]),
         "reopen": list,
     }
     if limited or grouped or behind:
@@ -507,7 +522,7 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         "events": (8 if watch else 0, events),
         "workers": (3, workers),
         "wrong": (1, lambda: choice(WRONG)),
-        "read": (3, lambda: (pick(), choice([1, 2, 5, 50]), choice(KEYS))),
+        "read": (3, lambda: (pick(), choice([1, 2, 5, 50]), choice(known))),
     }
     names = rng.choices(list(ways), [weight for weight, _ in ways.values()], k=count)
     steps: list[Step] = [(name, ways[name][1]()) for name in names]
