@@ -51,7 +51,9 @@ LEASE = 1.5
 """Seconds; a killed worker keeps its messages for this long."""
 KILL_SECONDS = 1.0
 """Between two kills from outside, in the middle."""
-LIMIT_SECONDS = 120.0
+KILL_BEGUN = 5
+"""Handlers that begin between two kills, at least: on a loaded machine workers start slowly."""
+LIMIT_SECONDS = 200.0
 ROOT = Path(__file__).parents[3]
 
 
@@ -107,13 +109,15 @@ class Run:
     def _work(self, url: str, queue: Any) -> None:
         until = time.monotonic() + LIMIT_SECONDS
         worker = self._worker(url)
-        next_kill = time.monotonic() + self._chance.expovariate(1 / KILL_SECONDS)
+        next_kill, killed_at = time.monotonic() + self._chance.expovariate(1 / KILL_SECONDS), 0
         try:
             while queue.stats().unsettled and time.monotonic() < until:
                 if worker.poll() is not None:
                     # Children that end before they were ever ready are given up.
                     worker = self._worker(url)
-                if self.kills and time.monotonic() >= next_kill:
+                is_time = self.kills and time.monotonic() >= next_kill
+                if is_time and (begun := self._begun()) >= killed_at + KILL_BEGUN:
+                    killed_at = begun
                     self._kill(worker.pid)
                     next_kill = time.monotonic() + self._chance.expovariate(1 / KILL_SECONDS)
                 # The queue has nothing to wait for that would not change what is tried.
@@ -139,6 +143,10 @@ class Run:
                 command, cwd=ROOT, env={**os.environ, **settings}, stdin=subprocess.DEVNULL,
                 stdout=output, stderr=output, preexec_fn=die_with_parent,
             )  # fmt: skip
+
+    def _begun(self) -> int:
+        """Number of handlers that have begun."""
+        return sum(len(some) for some in begins(self.folder).values())
 
     def _kill(self, supervisor: int) -> None:
         """Kill a worker, or a process of its pool."""

@@ -41,7 +41,7 @@ def test_no_acknowledged_call_is_lost_when_the_server_is_killed_or_stopped(
 
 
 @pytest.mark.share(2)
-@pytest.mark.watchdog(240)
+@pytest.mark.watchdog(320)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_only_the_poison_message_becomes_a_dead_letter(engine: str, tmp_path: Path) -> None:
     """Clauses 1, 2, 3, 9 and 10; of one pool, chosen by the seed, with or without other kills."""
