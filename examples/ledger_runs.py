@@ -11,7 +11,7 @@ import argparse
 import threading
 import time
 
-from interlock import App, Run
+from interlock import App, Run, connect
 
 ACCOUNTS = [0] * 60 + [1] * 20 + list(range(2, 22)) * 2
 """One account has half of all payments."""
@@ -41,15 +41,16 @@ def book_all(payments: Run[tuple[int, int]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--url", default="memory://", help="an engine; default: this process")
-    app.url = parser.parse_args().url
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--url", help="the engine (memory://)")
+    app.url = parser.parse_args().url or "memory://ledger"
     for way, task in (("one by one", book), ("in lists", book_all)):
         began = time.monotonic()
-        with app.worker(threads=8, queues=[task.declared.queue]):
+        queue = task.declared.queue
+        with connect(app.url) as client, app.worker(threads=8, queues=[queue]):
             for number, account in enumerate(ACCOUNTS):
                 task.send((account, number))
-            app._queue(task.declared.queue).join()
+            client.queue(queue).join()
         took = time.monotonic() - began
         print(f"{way:>10}: {len(ACCOUNTS)} payments, {calls[way]} calls of the bank, {took:.2f} s")
     app.close()

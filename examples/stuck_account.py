@@ -95,6 +95,7 @@ def main() -> None:
         queue = client.queue("bank", bytes)
         queue.configure(behind="wait")
         is_locked.set()
+        share = 0.0
         for _ in range(8):
             send(STEP)
             share = report(queue, waiting=True)

@@ -17,6 +17,10 @@ PAGE = (ROOT / "docs" / "reference" / "queue-cli.md").read_text(encoding="utf-8"
 SECTION = PAGE.partition("## Output of --json")[2].partition("\n## ")[0]
 
 
+LISTS = ("nodes", "blocked", "blocks", "limits", "turn", "parked")
+"""Objects within an object; `parked` of statistics is a number."""
+
+
 def names(of: str) -> set[str]:
     """The names that the reference lists for a subcommand."""
     for row in re.findall(r"^\| (.*?) \| .*? \| (.*) \|$", SECTION, re.MULTILINE):
@@ -31,9 +35,7 @@ def all_names(value: object) -> set[str]:
         return set().union(*map(all_names, value)) if value else set()
     if not isinstance(value, dict):
         return set()
-    return set(value).union(
-        *(all_names(value.get(name)) for name in ("nodes", "blocked", "blocks"))
-    )
+    return set(value).union(*(all_names(value.get(name)) for name in LISTS))
 
 
 @pytest.fixture
@@ -59,7 +61,6 @@ def filled(queue: RemoteQueue[bytes]) -> dict[str, int]:
     [
         ("hot", []),
         ("peek", ["first"]),
-        ("explain", ["behind"]),
         ("watch", ["--count", "1"]),
         ("revoke", ["first", "--yes"]),
         ("retry", ["held"]),
@@ -84,6 +85,24 @@ def test_json_output_matches_the_reference(
     said = cli(name, queue.name, *(filled.get(word, word) for word in words), "--json")
     found = json.loads(said.out.splitlines()[0])
     assert all_names(found) == names(name)
+
+
+def test_the_json_of_explain_matches_the_reference(
+    cli: Command, queue: RemoteQueue[bytes], filled: dict[str, int]
+) -> None:
+    waits = [
+        filled["behind"],
+        queue.put(b"", keys="h", behind="park"),
+        queue.put(b"", limit="bank"),
+        queue.put(b"", group="acme"),
+    ]
+    queue.configure(limits={"bank": 1})
+    queue.pause("k")
+    lease = queue.get()
+    second = queue.put(b"", limit="bank")
+    found = [cli("explain", queue.name, id, "--json").json for id in (*waits, second)]
+    assert set().union(*map(all_names, found)) == names("explain")
+    lease.ack()
 
 
 @pytest.mark.parametrize("name", ["list", "stats"])

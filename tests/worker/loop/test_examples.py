@@ -16,7 +16,7 @@ LINES = {
     "device_fleet": 1,
     "polite_crawler": 4,
     "bank_api": 1,
-    "tenants": 5,
+    "tenants": 11,
 }
 """Number of lines that each prints."""
 

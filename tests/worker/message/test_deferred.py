@@ -270,7 +270,7 @@ def test_a_deferral_is_sent_in_whole_microseconds() -> None:
 
 
 def test_a_handler_that_closes_a_limit_name_is_settled_in_one() -> None:
-    lease: Any = SimpleNamespace(attempt=1)
+    lease: Any = SimpleNamespace(attempt=1, run=None)
     for attempt, answer in ((True, "retried"), (False, "released")):
         outcome = judge(Retry(), lease, RetryAfter(0.5, attempt=attempt, limit="\xe9"))
         text = b"RetryAfter: retry after 0.5 s"

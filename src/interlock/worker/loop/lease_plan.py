@@ -78,8 +78,11 @@ class LeasePlan:
             return False
         ahead, room = self._ahead(source), self._room(source)
         if self._leases:
-            if self._lends(source) and self._batches.lend(source):
-                return True
+            if self._lends(source):
+                if self._batches.lend(source):
+                    return True
+                # If the system has no thread for it, the pool handles the messages.
+                ahead, room = self._ahead(source), self._room(source)
             if not hurry and room * 2 <= ahead and ahead:
                 return False
             if room > 0:
