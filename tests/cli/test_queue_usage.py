@@ -22,8 +22,8 @@ from tests.cli.terminal import terminal
 from tests.hub.servers import refusing
 
 WORDS = """
-list stats watch hot peek limits explain roots revoke retry skip bury cancel discard pause resume seal
-reopen configure dead-letters requeue barrier purge drop export import install check
+list stats watch hot peek limits explain roots revoke retry skip bury cancel discard pause resume
+seal reopen configure dead-letters requeue barrier purge drop export import install check
 """
 NAMES = tuple(WORDS.split())
 IDS = {"revoke", "retry", "skip", "bury", "cancel", "discard"}
