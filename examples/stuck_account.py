@@ -2,8 +2,8 @@
 
 The first transfer of the locked account fails, and is held until somebody decides. Whatever waits
 for it keeps its other account closed too, so soon the whole bank stands: that is behind="wait", the
-default. Then the operator switches the queue to behind="park", and all but two accounts go on. She
-unlocks the account and retries the held transfer, and the parked ones return.
+default. Then the operator switches the queue to behind="park", and all but two accounts continue.
+After the account is unlocked and the held transfer retried, the parked ones return.
 
     python examples/stuck_account.py                                  in this process
     python examples/stuck_account.py --url redis://127.0.0.1:6379     the same on Redis

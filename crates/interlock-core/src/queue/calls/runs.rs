@@ -86,7 +86,7 @@ impl Runs {
         self.riding += 1;
     }
 
-    /// Frees the memory kept for future messages; there are none.
+    /// Frees the memory kept for future messages, when no message has a run.
     pub fn compact(&mut self) {
         self.texts = HashMap::default();
     }

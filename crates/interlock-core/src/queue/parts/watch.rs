@@ -65,8 +65,8 @@ pub enum Event {
         consumer: u64,
         held: u64,
     },
-    /// So many messages are parked, some of them under this key, behind a message that is held; `None`: the key is
-    /// paused.
+    /// Messages are parked: their number, and a key that some of them wait for, with the held message; `None`: the key
+    /// is paused.
     Parked {
         count: u64,
         key: Vec<u8>,

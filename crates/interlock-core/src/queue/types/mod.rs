@@ -269,7 +269,7 @@ pub struct LimitUse {
     pub waiting: u32,
     /// The message that gets the next slots of all of its names.
     pub keeper: Option<u64>,
-    /// µs until the rate allows a grant to other messages than the keeper; `None`: there is no rate, or it never does.
+    /// µs until the rate allows a grant to messages other than the keeper; `None`: there is no rate, or it never does.
     pub wait: Option<u64>,
     /// µs until it opens; 0: it is not closed.
     pub closed: u64,
