@@ -116,6 +116,12 @@ impl Model {
         !could.is_empty() && !self.may_park(could.len(), bytes)
     }
 
+    /// Whether this dead letter cannot be requeued since too much of the queue is parked.
+    pub(crate) fn parks_too_much_again(&self, dead: &Message) -> bool {
+        let Message { parking, holds, size, .. } = dead;
+        self.is_too_much_to_park(&[(parking.own, holds.clone(), *size)])
+    }
+
     // A message takes its places, or none.
 
     /// A message that is new, due or on its way back.

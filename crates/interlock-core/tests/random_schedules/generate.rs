@@ -10,7 +10,7 @@ use interlock_core::queue::schedules::trace::{Answer, Call, PutCall};
 use interlock_core::queue::types::{Kind, RevokeThen, Time};
 
 use crate::mix::{choose, limit_name, limits, options, weights, Mix};
-use crate::model::{Message, Phase};
+use crate::model::{Message, Model, Phase};
 use crate::schedule::{number_of, Given, Pair, Plan, Planned, Subject};
 use crate::tally::Tally;
 
@@ -38,7 +38,7 @@ pub fn run_one<S: Subject>(seed: u64, tally: &mut Tally) -> (Plan, Result<(), St
 }
 
 /// The calls that can be made, each with its usual weight.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Put,
     PutMany,
@@ -139,6 +139,10 @@ impl Generator {
         let deep = pair.model.unsettled().count() >= self.mix.deep;
         if deep && matches!(what, What::Put | What::PutMany) {
             what = if self.rng.bool() { What::Lease } else { What::Ack };
+        }
+        // A dead letter that may not be parked comes seldom, and by itself is seldom requeued.
+        if what == What::Put && self.rng.u32(0..4) == 0 && refused(&pair.model).next().is_some() {
+            what = What::Requeue;
         }
         let mut call = self.call(what);
         let about = self.about(what, pair);
@@ -330,6 +334,10 @@ impl Generator {
                     model.unsettled().filter(wanted).map(|message| message.id).collect();
                 pick(&mut self.rng, &live, &self.ids, stale)
             }
+            What::Requeue if self.rng.bool() && refused(model).next().is_some() => {
+                let live: Vec<u64> = refused(model).map(|message| message.id).collect();
+                pick(&mut self.rng, &live, &self.ids, stale)
+            }
             What::Requeue | What::Discard => {
                 let live: Vec<u64> = model.dead().map(|message| message.id).collect();
                 pick(&mut self.rng, &live, &self.ids, stale)
@@ -337,6 +345,11 @@ impl Generator {
             _ => Err(0),
         }
     }
+}
+
+/// Dead letters whose requeue is refused, for too much is parked.
+fn refused(model: &Model) -> impl Iterator<Item = &Message> {
+    model.dead().filter(|dead| model.parks_too_much_again(dead))
 }
 
 /// One of the live, or any that was ever given.

@@ -138,6 +138,11 @@ impl Mix {
         if self.behind > 0 && rng.bool() {
             options.retry.attempts = Some(choose(rng, &[1, 1, 2]));
         }
+        // Parked messages meet their bound, beside dead letters.
+        if self.behind > 0 && rng.usize(0..3) == 0 {
+            options.max_messages = rng.usize(4..=12);
+            options.max_dead = 10_000;
+        }
         options
     }
 

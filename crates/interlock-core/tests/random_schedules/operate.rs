@@ -4,7 +4,7 @@ use interlock_core::queue::schedules::trace::Answer;
 use interlock_core::queue::types::RevokeThen;
 
 use crate::behind::Parking;
-use crate::model::{leased, Message, Model, Phase};
+use crate::model::{leased, Model, Phase};
 
 impl Model {
     /// Clause 23; nothing is remembered of it (clause 13).
@@ -90,12 +90,11 @@ impl Model {
         let Some(at) = self.dead.iter().position(|message| message.id == id) else {
             return Answer::Id(None);
         };
-        let Message { parking, holds, size, .. } = &self.dead[at];
-        let new = (parking.own, holds.clone(), *size);
-        if self.is_too_much_to_park(std::slice::from_ref(&new)) {
+        let size = self.dead[at].size;
+        if self.parks_too_much_again(&self.dead[at]) {
             return Answer::Stuck;
         }
-        if !self.finds_room(1, new.2) {
+        if !self.finds_room(1, size) {
             return Answer::Full;
         }
         self.counts.puts += 1;

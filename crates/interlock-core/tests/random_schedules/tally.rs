@@ -104,7 +104,7 @@ const SITUATIONS: [&str; 88] = [
 ];
 
 /// Calls after which every situation has come, with much to spare.
-pub const ENOUGH: usize = 100_000;
+pub const ENOUGH: usize = 300_000;
 
 impl Tally {
     pub fn count(&mut self, call: &Call, answer: &Answer) {

@@ -76,9 +76,6 @@ pub(in crate::queue) struct DeadLetters<P> {
     bytes: usize,
 }
 
-/// Bytes that a dead letter takes beside its payload, keys and error.
-const OF_A_LETTER: usize = 160;
-
 /// µs for which one that is too old stays behind the look that found it so; at most its `ttl`.
 const GRACE: Time = 600_000_000;
 
@@ -98,9 +95,11 @@ impl<P> DeadLetters<P> {
         }
     }
 
-    /// Bytes of what is known of them, but for payloads and keys.
+    /// Bytes of what is known of them, but for payloads and keys. The nodes of a tree that is filled in order
+    /// are about half full, and so is the table of orders at worst.
     pub fn bytes(&self) -> usize {
-        self.letters.len() * OF_A_LETTER + self.bytes
+        let letters = self.letters.len() * size_of::<(u64, Dead<P>, u64, u64)>();
+        2 * (letters + self.by_key.len() * size_of::<(Key, u64)>()) + self.bytes
     }
 
     /// Returns whether there are as many as `maxdead` allows, with `promised` that will be.
