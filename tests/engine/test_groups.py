@@ -164,6 +164,20 @@ def test_a_message_that_limits_let_through_before_there_were_groups_takes_its_tu
     same(servers, director)
 
 
+def test_an_explanation_counts_the_ready_messages_without_a_group_beside_cancelled_ones(
+    servers: Servers,
+) -> None:
+    director = Director(WatchedModel(servers.now))
+    model = director.model
+    barrier = Spec("p", options=(("BARRIER", "1"),))
+    specs = [grouped(group) for group in ("", "", "acme", "")]
+    director.take(("put", ("", "0", [*specs, barrier])))
+    first, *_, last = [str(entry.id) for entry in model.line]
+    director._ask("cancel", [first], lambda: model.cancel(first))
+    director._call("explain", ["id", last, "10"], model.explain("id", last, 10))
+    same(servers, director)
+
+
 # Redis alone.
 
 
@@ -257,6 +271,17 @@ def test_parked_messages_use_no_turn_of_those_without_a_group(queue: Queue) -> N
     queue.put(message("grouped", ["c"], group="acme"))
     queue.call("pause", "a")
     assert queue.payloads(1) == ["third"]
+
+
+def test_cancelled_messages_without_a_group_leave_its_turn_to_those_behind_them(
+    queue: Queue,
+) -> None:
+    ids = queue.put(*[message(f"free{n}") for n in range(4)])
+    queue.put(*[message(f"grouped{n}", group="acme") for n in range(3)])
+    for id in ids[:2]:
+        queue.call("cancel", id)
+    # Redis reads three of its list, of which two are skipped.
+    assert queue.payloads(3) == ["free2", "grouped0", "free3"]
 
 
 def test_a_restored_message_and_a_dead_letter_keep_their_groups(queue: Queue) -> None:

@@ -14,11 +14,12 @@ local function own_messages(q, half, count)
   if #sources == 0 then
     return false
   end
-  local found = { sources = sources, lists = {}, at = {}, count = count, cut = false, stale = half == 0 and N.sk or N.su }
+  local stale = half == 0 and N.sk or N.su
+  local found = { sources = sources, lists = {}, at = {}, count = count, cut = false, stale = stale, skipped = 0 }
   for i = 1, #sources do
     local list = entries_of(q, sources[i], count)
     found.lists[i], found.at[i] = list, 1
-    if sources[i].listed and q.counters[found.stale] > 0 then
+    if sources[i].listed and q.counters[stale] > 0 then
       local places = {}
       for k = 1, #list do
         places[k] = list[k].place
@@ -35,17 +36,16 @@ local function own_messages(q, half, count)
 end
 
 -- The first of them, and the number of its source; nil if there is none among those that were read.
-local function first_own(q, found)
+local function first_own(found)
   local first, from
   for i = 1, #found.lists do
     local list, at = found.lists[i], found.at[i]
     while list[at] and list[at].stale do
-      q.counters[found.stale] = q.counters[found.stale] - 1
-      at = at + 1
-      -- More may follow than were read.
-      found.cut = found.cut or at > found.count
+      found.skipped, at = found.skipped + 1, at + 1
     end
     found.at[i] = at
+    -- Some were skipped, and more may follow than were read.
+    found.cut = found.cut or at > found.count
     if list[at] and (not first or comes_before(list[at], first)) then
       first, from = list[at], i
     end
@@ -93,7 +93,7 @@ local function next_group(q, halves, rings, own, most)
   end
   for i = 1, #halves do
     local half = halves[i].number
-    local first = own[half] and first_own(q, own[half])
+    local first = own[half] and first_own(own[half])
     if first then
       local its = turns.order(100 + first.score, turns.own_number(q, half, 100 + first.score))
       if its < order then
@@ -148,7 +148,7 @@ local function take_own(q, halves, own, rank)
   for i = 1, #halves do
     local found = own[halves[i].number]
     if found then
-      local one, number = first_own(q, found)
+      local one, number = first_own(found)
       if one and 100 + one.score == rank and (not first or one.place < first.place) then
         first, from, of = one, number, found
       end
@@ -204,6 +204,9 @@ function turns.pop(q, kind, count)
   for _, found in pairs(own) do
     for i = 1, found and #found.sources or 0 do
       remove_first(q, found.sources[i], found.at[i] - 1)
+    end
+    if found then
+      q.counters[found.stale] = q.counters[found.stale] - found.skipped
     end
   end
   return places, all
@@ -277,7 +280,7 @@ function turns.ahead(q, group, half, rank)
         end
       end
     end
-    local first = found and first_own(q, found)
+    local first = found and first_own(found)
     if first and turns.order(100 + first.score, turns.own_number(q, half, 100 + first.score)) < own then
       count = 1
     end
