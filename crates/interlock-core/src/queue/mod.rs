@@ -114,8 +114,8 @@ impl<P, L: RawLock> Queue<P, L> {
     /// Like `call`, but reads the coarse clock if nothing can be due.
     #[inline(always)]
     fn quick<R>(&self, call: impl FnOnce(&mut Inner<P>, Time) -> R) -> R {
-        self.locked(|inner, clock| {
-            let now = if inner.scheduler.timed() { clock.now() } else { clock.coarse() };
+        self.locked(|inner, _| {
+            let now = self.time_of(inner, false);
             call(inner, now)
         })
     }
@@ -129,6 +129,15 @@ impl<P, L: RawLock> Queue<P, L> {
             self.after_call();
         }
         result
+    }
+
+    /// The time of a call: of the coarse clock if nothing can be due.
+    #[inline(always)]
+    fn time_of(&self, inner: &Inner<P>, exact: bool) -> Time {
+        match exact || inner.scheduler.timed() {
+            true => self.clock.now(),
+            false => self.clock.coarse(),
+        }
     }
 
     /// Does what few calls need once they are made: says that something was noted, gives memory
@@ -173,22 +182,15 @@ impl<P, L: RawLock> Queue<P, L> {
         put: &Put<'_>,
         payload: &mut Option<P>,
     ) -> Result<Result<Placed, NoRoom>, Ended> {
-        self.quick(|inner, now| {
-            if inner.closed {
-                return Err(Ended::ShutDown);
-            }
-            let exact = put.delay > 0 || put.coalesce.is_some();
-            let now = if exact { self.clock.now() } else { now };
-            let Inner { scheduler, waiters, .. } = inner;
-            if waiters.keeps_room(None, scheduler, now) && scheduler.waits(&[*put]) {
-                return Ok(Err(NoRoom::Full));
-            }
-            let placed = scheduler.put(now, put, payload);
-            if placed.is_ok_and(Placed::is_new) {
-                waiters.took_room(None, now);
-            }
-            Ok(placed)
-        })
+        // Not `quick`: callers would share one copy of its closure, and a put of plain keys would pay for the rest.
+        let mut inner = self.inner.lock();
+        let now = self.time_of(&inner, put.delay > 0 || put.coalesce.is_some());
+        let placed = inner.try_put(now, put, payload);
+        if inner.wants_more() {
+            drop(inner);
+            self.after_call();
+        }
+        placed
     }
 
     /// Like `try_put`; if there is no room, enters the line of waiting puts.
@@ -508,6 +510,27 @@ impl<P> Inner<P> {
             || self.scheduler.counts.have_freed()
             || !self.waiters.none_parked()
             || !self.waiters.wakes.is_empty()
+    }
+
+    #[inline(always)]
+    fn try_put(
+        &mut self,
+        now: Time,
+        put: &Put<'_>,
+        payload: &mut Option<P>,
+    ) -> Result<Result<Placed, NoRoom>, Ended> {
+        let Inner { scheduler, waiters, closed, .. } = self;
+        if *closed {
+            return Err(Ended::ShutDown);
+        }
+        if waiters.keeps_room(None, scheduler, now) && scheduler.waits(&[*put]) {
+            return Ok(Err(NoRoom::Full));
+        }
+        let placed = scheduler.put(now, put, payload);
+        if placed.is_ok_and(Placed::is_new) {
+            waiters.took_room(None, now);
+        }
+        Ok(placed)
     }
 
     #[inline(always)]

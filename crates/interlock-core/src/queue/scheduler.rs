@@ -39,6 +39,7 @@ use crate::queue::parts::feed::{Change, Feed};
 use crate::queue::parts::gate::Gate;
 use crate::queue::parts::groups::Front;
 use crate::queue::parts::lane::Lanes;
+use crate::queue::parts::lazy::Lazy;
 use crate::queue::parts::leases::Leases;
 use crate::queue::parts::numbers::Numbers;
 use crate::queue::parts::parked::Parked;
@@ -93,9 +94,9 @@ pub struct Scheduler<P> {
     pub(super) barriers: Barriers,
     pub(super) ready: Ready,
     pub(super) pauses: Pauses,
-    pub(super) gate: Gate,
+    pub(super) gate: Lazy<Gate>,
     pub(super) delays: Delays,
-    pub(super) parked: Parked,
+    pub(super) parked: Lazy<Parked>,
     /// Messages to be retried later, by time.
     pub(super) backoffs: Timers,
     pub(super) numbers: Numbers,
@@ -190,11 +191,12 @@ pub struct Grant {
 
 impl<P> Scheduler<P> {
     pub fn new(options: Options, watch: Watch) -> Self {
-        Scheduler {
+        let gate = Gate::new(&options.limits, &options.weights);
+        let mut scheduler = Scheduler {
             dedup: Dedup::new(options.dedup_window),
             dead: DeadLetters::new(options.max_dead, options.dead_ttl),
             lanes: Lanes::new(watch.lane_depth()),
-            gate: Gate::new(&options.limits, &options.weights),
+            gate: Lazy::new(gate),
             options,
             rules: Rules::current(),
             now: 0,
@@ -205,7 +207,7 @@ impl<P> Scheduler<P> {
             ready: Ready::default(),
             pauses: Pauses::default(),
             delays: Delays::default(),
-            parked: Parked::default(),
+            parked: Lazy::default(),
             backoffs: Timers::default(),
             coalescing: Coalescing::default(),
             runs: Runs::default(),
@@ -215,7 +217,9 @@ impl<P> Scheduler<P> {
             feed: Feed::default(),
             watch,
             recorder: None,
-        }
+        };
+        scheduler.gate.free_if(Gate::is_unused);
+        scheduler
     }
 
     /// An empty scheduler with the same options; its tokens continue to rise.
@@ -272,7 +276,7 @@ impl<P> Scheduler<P> {
             return self.put_named(put, payload);
         }
         let room = self.room(1, put.size);
-        if self.parked.is_busy() && room != Err(NoRoom::TooLarge) {
+        if self.parked.is_some_and(Parked::is_busy) && room != Err(NoRoom::TooLarge) {
             self.room_behind(std::slice::from_ref(put))?;
         }
         room?;
@@ -338,10 +342,14 @@ impl<P> Scheduler<P> {
         Ok(placed.collect())
     }
 
-    /// Gives a new message, for which there is room, its id and, unless it is delayed, its place.
-    #[inline]
+    /// Gives a new message, for which there is room, its id and, unless it is delayed, its place. Inlined for the
+    /// same reason as `put`.
+    #[inline(always)]
     pub fn enter(&mut self, put: &Put<'_>, payload: Option<P>) -> u64 {
-        self.enter_as(put, payload, None)
+        match put.coalesce {
+            None => self.enter_at_once(put, payload, None),
+            Some(_) => self.enter_named(put, payload, None),
+        }
     }
 
     pub(super) fn enter_as(
@@ -388,7 +396,9 @@ impl<P> Scheduler<P> {
         let new = Message { id, payload, flags, priority: put.priority, ..Message::default() };
         let placed = put.delay == 0 && !put.barrier;
         // One that was in front before it was carried here is placed in any case.
-        let looks = placed && self.parked.is_busy() && !carried.is_some_and(|one| one.stops);
+        let looks = placed
+            && self.parked.is_some_and(Parked::is_busy)
+            && !carried.is_some_and(|one| one.stops);
         let message = match placed && !looks {
             true => self.insert_in_lanes(new, put.keys, put.shared),
             false => self.records.insert(new),

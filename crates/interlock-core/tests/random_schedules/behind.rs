@@ -116,7 +116,7 @@ impl Model {
         !could.is_empty() && !self.may_park(could.len(), bytes)
     }
 
-    /// Whether this dead letter cannot be requeued since too much of the queue is parked.
+    /// Returns whether this dead letter cannot be requeued since too much of the queue is parked.
     pub(crate) fn parks_too_much_again(&self, dead: &Message) -> bool {
         let Message { parking, holds, size, .. } = dead;
         self.is_too_much_to_park(&[(parking.own, holds.clone(), *size)])

@@ -114,6 +114,7 @@ impl Drop for Messages<'_> {
 
 impl<'a> Messages<'a> {
     /// Adds a message that was read, and its keys.
+    #[inline(always)]
     fn push(&mut self, message: Message<'a>, called: &str) -> Read<()> {
         self.names += usize::from(message.coalesces());
         if self.keys.len() + self.names > MAX_BATCH_KEYS {

@@ -43,7 +43,7 @@ fn a_dropped_queue_has_no_name_and_uses_no_memory() {
         assert_eq!(bench.call("drop"), ["0", "1", "0", "0", "0"]);
         assert_eq!(bench.call("drop FORCE"), ["1", "1", "0", "0", "0"]);
         assert_eq!(bench.engine.count(), 0);
-        assert!(bench.engine.used() < 6000, "round {round}: the end of its series is kept");
+        assert!(bench.engine.used() < 5000, "round {round}: the end of its series is kept");
         // Nor does it come back by being looked at, or dropped again.
         bench.call("stats");
         assert_eq!(bench.call("drop FORCE"), ["0", "0", "0", "0", "0"]);
@@ -52,7 +52,7 @@ fn a_dropped_queue_has_no_name_and_uses_no_memory() {
     bench.call("put a 1 0 p 0 0 0");
     bench.call("drop FORCE");
     let kept = bench.engine.used();
-    assert!(0 < kept && kept < 6500, "{kept} bytes of a reply");
+    assert!(0 < kept && kept < 5500, "{kept} bytes of a reply");
     // Of any queue that is dropped when the last replies are of no use any more.
     bench.now += 400_000_000;
     bench.engine.call(

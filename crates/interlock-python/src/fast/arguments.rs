@@ -97,6 +97,33 @@ pub(in crate::fast) unsafe fn usual_arguments(
     }
 }
 
+/// The payload, keys, limit and group of a put that gives nothing else; null where one was not given.
+///
+/// # Safety
+/// As for METH_FASTCALL with keywords.
+#[inline]
+pub(in crate::fast) unsafe fn named_arguments(
+    known: &Known,
+    args: *const *mut PyObject,
+    count: Py_ssize_t,
+    names: *mut PyObject,
+) -> Option<[*mut PyObject; 4]> {
+    let mut found = [std::ptr::null_mut(); 4];
+    if count != 1 || names.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's; within the tuple, and one value each follows the positional one.
+    unsafe {
+        found[0] = *args;
+        for i in 0..ffi::PyTuple_Size(names) {
+            let name = ffi::PyTuple_GetItem(names, i);
+            let at = [KEYS, LIMIT, GROUP].iter().position(|&at| name == known.names[at])?;
+            found[at + 1] = *args.add(1 + i as usize);
+        }
+    }
+    Some(found)
+}
+
 /// Objects of which there is one each, told by identity.
 pub(in crate::fast) struct Known {
     pub names: [*mut PyObject; NAMES.len()],

@@ -41,7 +41,11 @@ pub(in crate::fast) unsafe extern "C" fn try_put(
                 let options = std::array::from_fn(|i| *args.add(2 + i));
                 if known.options_are_usual(&options) {
                     let names = [options[LIMIT - SHARED], options[GROUP - SHARED]];
-                    if let Some(id) = quick_put(py, queue, known, *args, *args.add(1), names) {
+                    let placed = match names.iter().all(|&name| known.is_unsaid(name)) {
+                        true => quick_put::<false>(py, queue, known, *args, *args.add(1), names),
+                        false => quick_put::<true>(py, queue, known, *args, *args.add(1), names),
+                    };
+                    if let Some(id) = placed {
                         return id_of(slf, queue, id);
                     }
                 }
@@ -139,8 +143,14 @@ unsafe fn put_at_once(coroutine: &Coroutine) -> Option<*mut PyObject> {
         let py = Python::assume_attached();
         let queue = face_queue(py, coroutine.face);
         let known = Known::get(py);
-        let id =
-            quick_put(py, queue.get(), known, coroutine.payload, coroutine.keys, [null_mut(); 2])?;
+        let id = quick_put::<false>(
+            py,
+            queue.get(),
+            known,
+            coroutine.payload,
+            coroutine.keys,
+            [null_mut(); 2],
+        )?;
         Some(id_of(queue.as_ptr(), queue.get(), id))
     };
     unpanicked(put).unwrap_or(Some(std::ptr::null_mut()))

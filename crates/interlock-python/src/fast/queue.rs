@@ -10,7 +10,8 @@ use pyo3::prelude::*;
 use pyo3::Borrowed;
 
 use super::arguments::{
-    find_arguments, usual_arguments, Known, BLOCK, GROUP, KEYS, LIMIT, PAYLOAD, TIMEOUT,
+    find_arguments, named_arguments, usual_arguments, Known, BLOCK, GROUP, KEYS, LIMIT, PAYLOAD,
+    TIMEOUT,
 };
 use super::{attached, give_back, guarded, in_full, or_raised, said};
 use crate::queue::arguments::quick_name;
@@ -106,18 +107,31 @@ pub(in crate::fast) unsafe extern "C" fn put(
             let queue = queue.cast_unchecked::<Queue>().get();
             let usual = usual_arguments(known, args, count, names);
             if let Some((payload, keys)) = usual {
-                if let Some(id) = quick_put(py, queue, known, payload, keys, [null_mut(); 2]) {
+                if let Some(id) =
+                    quick_put::<false>(py, queue, known, payload, keys, [null_mut(); 2])
+                {
+                    return id_of(slf, queue, id);
+                }
+            }
+            let named = match usual {
+                Some(_) => None,
+                None => named_arguments(known, args, count, names),
+            };
+            if let Some([payload, keys, limit, group]) = named {
+                if let Some(id) = quick_put::<true>(py, queue, known, payload, keys, [limit, group])
+                {
                     return id_of(slf, queue, id);
                 }
             }
             let Some(found) = find_arguments(known, args, count, names) else {
                 return in_full(slf, "_put", args, count, names);
             };
-            // The usual form that was tried above is not tried again.
-            if usual.is_none() && known.is_usual(&found) {
+            // What was tried above is not tried again.
+            if usual.is_none() && named.is_none() && known.is_usual(&found) {
                 let [payload, keys, limit, group] =
                     [PAYLOAD, KEYS, LIMIT, GROUP].map(|at| found[at]);
-                if let Some(id) = quick_put(py, queue, known, payload, keys, [limit, group]) {
+                if let Some(id) = quick_put::<true>(py, queue, known, payload, keys, [limit, group])
+                {
                     return id_of(slf, queue, id);
                 }
             }
@@ -172,11 +186,12 @@ pub(in crate::fast) unsafe fn id_of(slf: *mut PyObject, queue: &Queue, id: u64) 
 }
 
 /// A put that names at most keys, of the usual types, one limit and a group, and finds room. `None`: it is not one.
+/// `NAMED`: a limit or a group may be given. It is compiled twice, for most puts name only keys.
 ///
 /// # Safety
 /// The GIL is held; `payload` is an object, `keys` one or null, as the limit and the group are.
 #[inline]
-pub(in crate::fast) unsafe fn quick_put(
+pub(in crate::fast) unsafe fn quick_put<const NAMED: bool>(
     py: Python<'_>,
     queue: &Queue,
     known: &Known,
@@ -192,27 +207,32 @@ pub(in crate::fast) unsafe fn quick_put(
         // SAFETY: the caller's.
         false => quick_name(unsafe { Borrowed::from_ptr(py, name) }),
     };
-    let names = [name(limit)?, name(group)?];
+    let names = match NAMED {
+        true => [name(limit)?, name(group)?],
+        false => [&[][..]; 2],
+    };
     if known.is_unsaid(keys) {
-        return place(py, queue, &[], names, payload);
+        return place::<NAMED>(py, queue, &[], names, payload);
     }
     // SAFETY: the caller's.
     let keys = unsafe { Borrowed::from_ptr(py, keys) };
     match convert::quick_key(keys) {
-        Some(key) => place(py, queue, &[key], names, payload),
-        None => place(py, queue, &convert::quick(&keys)?, names, payload),
+        Some(key) => place::<NAMED>(py, queue, &[key], names, payload),
+        None => place::<NAMED>(py, queue, &convert::quick(&keys)?, names, payload),
     }
 }
 
-#[inline]
-fn place(
+fn place<const NAMED: bool>(
     py: Python<'_>,
     queue: &Queue,
     keys: &[KeyRef<'_>],
     [limit, group]: [&[u8]; 2],
     payload: *mut PyObject,
 ) -> Option<u64> {
-    let put = Put { keys, limit, group, ..Put::default() };
+    let put = match NAMED {
+        true => Put { keys, limit, group, ..Put::default() },
+        false => Put { keys, ..Put::default() },
+    };
     // SAFETY: an object, which the caller of the entry holds.
     let mut payload = Some(unsafe { Borrowed::from_ptr(py, payload) }.to_owned().unbind());
     if let Ok(Ok(placed)) = queue.core.try_put(&put, &mut payload) {

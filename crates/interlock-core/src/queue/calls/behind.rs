@@ -30,7 +30,7 @@ use crate::queue::parts::delays::DelayedKeys;
 use crate::queue::parts::feed::Change;
 use crate::queue::parts::groups::Front;
 use crate::queue::parts::lane::Edge;
-use crate::queue::parts::parked::Dying;
+use crate::queue::parts::parked::{Dying, Parked};
 use crate::queue::parts::ready::Ticket;
 use crate::queue::parts::records::own_behind;
 use crate::queue::parts::slab::NONE;
@@ -347,8 +347,10 @@ impl<P> Scheduler<P> {
         if own_behind(marks).is_some_and(|own| own != Behind::Wait) {
             self.parked.forget_own();
         }
-        self.parked.leave(at, size);
-        self.parked.forget(at);
+        if self.parked.is_some_and(|parked| parked.parking(at).is_some()) {
+            self.parked.leave(at, size);
+            self.parked.forget(at);
+        }
         if marks & STUCK != 0 {
             for (_, edge) in self.lanes.edges_of(first_edge) {
                 let lane = self.lanes.lane(edge.lane());
@@ -420,7 +422,7 @@ impl<P> Scheduler<P> {
     /// Moves what is to be moved, as far as the budget lasts.
     #[inline]
     pub fn moves(&mut self, budget: &mut Budget) {
-        if self.parked.has_moves() {
+        if self.parked.is_some_and(Parked::has_moves) {
             self.move_some(budget);
         }
     }

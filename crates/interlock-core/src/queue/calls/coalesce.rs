@@ -357,6 +357,8 @@ impl<P> Scheduler<P> {
     }
 
     /// Enters as a new message, with its name as its first key.
+    #[cold]
+    #[inline(never)]
     pub(in crate::queue) fn enter_named(
         &mut self,
         put: &Put<'_>,

@@ -6,7 +6,9 @@ use crate::queue::parts::batches::Told;
 use crate::queue::parts::counts::Happened;
 use crate::queue::parts::delays::DelayedKeys;
 use crate::queue::parts::feed::Change;
+use crate::queue::parts::gate::Gate;
 use crate::queue::parts::leases::Lease;
+use crate::queue::parts::parked::Parked;
 use crate::queue::parts::timers::Due;
 use crate::queue::scheduler::{Budget, Put, Scheduler, CALL_LIMIT};
 use crate::queue::schedules::trace::Call;
@@ -79,7 +81,9 @@ impl<P> Scheduler<P> {
             return Some(0);
         }
         let mut first = self.watch.next_look().min(self.leases.first_deadline());
-        first = first.min(self.gate.next_time());
+        if !self.gate.is_none_or(Gate::is_idle) {
+            first = first.min(self.gate.next_time());
+        }
         for due in [self.backoffs.first(), self.delays.first()].into_iter().flatten() {
             first = first.min(due.at);
         }
@@ -93,7 +97,7 @@ impl<P> Scheduler<P> {
             || self.ready.has_late()
             || self.barriers.is_opening()
             || self.pauses.is_returning()
-            || self.parked.has_moves()
+            || self.parked.is_some_and(Parked::has_moves)
     }
 
     #[cold]

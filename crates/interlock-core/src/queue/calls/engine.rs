@@ -328,7 +328,11 @@ impl<P> Scheduler<P> {
         }
         let records = &self.records;
         let plain = self.ready.oldest(|ticket| records.is_ready(ticket));
-        plain.into_iter().chain(self.gate.groups.oldest()).min()
+        let grouped = match self.gate.groups.is_idle() {
+            true => None,
+            false => self.gate.groups.oldest(),
+        };
+        plain.into_iter().chain(grouped).min()
     }
 
     /// Bytes of the unsettled messages.

@@ -2,7 +2,9 @@
 //! it counts.
 
 use crate::queue::parts::delays::Delays;
+use crate::queue::parts::gate::Gate;
 use crate::queue::parts::lane::Lanes;
+use crate::queue::parts::parked::Parked;
 use crate::queue::parts::ready::Ready;
 use crate::queue::parts::records::Records;
 use crate::queue::parts::timers::Timers;
@@ -19,7 +21,9 @@ impl<P> Scheduler<P> {
             + self.numbers.bytes()
             + self.backoffs.bytes()
             + self.delays.bytes()
+            + self.gate.own_bytes()
             + self.gate.bytes()
+            + self.parked.own_bytes()
             + self.parked.table_bytes()
     }
 
@@ -73,7 +77,11 @@ impl<P> Scheduler<P> {
             self.backoffs = Timers::default();
             self.delays = Delays::default();
             self.barriers.compact();
-            self.gate.compact();
+            if !self.gate.is_none_or(Gate::is_unused) {
+                self.gate.compact();
+            }
+            self.gate.free_if(Gate::is_unused);
+            self.parked.free_if(Parked::is_unused);
             self.coalescing.compact();
             self.runs.compact();
         }

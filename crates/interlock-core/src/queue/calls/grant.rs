@@ -1,5 +1,6 @@
 //! Handing out: what is chosen of the ready, and the lease that is made of it (clauses 3, 6, 7, 8, 22).
 
+use crate::queue::parts::gate::Gate;
 use crate::queue::parts::ready::Ticket;
 use crate::queue::scheduler::{Grant, Handle, Scheduler};
 use crate::queue::schedules::trace::Call;
@@ -51,7 +52,7 @@ impl<P> Scheduler<P> {
             return None;
         }
         let at = loop {
-            if !self.gate.is_idle() {
+            if !self.gate.is_none_or(Gate::is_idle) {
                 break self.take_admitted(kind)?;
             }
             let records = &self.records;

@@ -1,6 +1,7 @@
 //! Choosing what is leased where messages carry limit names (clauses 26 and 27) or have groups (clause 28). Queues
 //! without any do not come here.
 
+use crate::queue::parts::gate::Gate;
 use crate::queue::parts::groups::Front;
 use crate::queue::parts::ready::Ticket;
 use crate::queue::scheduler::Scheduler;
@@ -70,9 +71,9 @@ impl<P> Scheduler<P> {
     }
 
     /// The first message of a kind, by clause 6, or by the turns of groups.
-    #[inline]
+    #[inline(always)]
     pub(in crate::queue) fn candidate(&mut self, kind: Kind) -> Option<Candidate> {
-        if self.gate.is_idle() {
+        if self.gate.is_none_or(Gate::is_idle) {
             let (keyed, ticket) = self.choose(kind)?;
             return Some(Candidate { ticket, keyed, offered: false, grouped: false });
         }
@@ -110,6 +111,7 @@ impl<P> Scheduler<P> {
     }
 
     /// Removes a candidate from the ready ones.
+    #[inline]
     pub(in crate::queue) fn take(&mut self, candidate: Candidate) {
         let Candidate { ticket, keyed, offered, grouped } = candidate;
         if grouped && !offered {
@@ -146,7 +148,6 @@ impl<P> Scheduler<P> {
     }
 
     /// Removes the first message of a kind that is not paused and is admitted.
-    #[cold]
     #[inline(never)]
     pub(in crate::queue) fn take_admitted(&mut self, kind: Kind) -> Option<u32> {
         loop {
@@ -173,10 +174,12 @@ impl<P> Scheduler<P> {
 
     /// Removes a candidate that is about to be leased to a consumer that asked for this kind. Its group uses a turn, it
     /// takes a slot of each of its names, and is charged to its rates.
-    #[inline]
+    #[inline(always)]
     pub(in crate::queue) fn take_to_lease(&mut self, candidate: Candidate, kind: Kind) {
-        self.take(candidate);
-        if !self.gate.is_idle() {
+        if self.gate.is_none_or(Gate::is_idle) {
+            self.ready.pop(candidate.keyed, candidate.ticket);
+        } else {
+            self.take(candidate);
             self.charge(candidate, kind);
         }
     }

@@ -1,7 +1,9 @@
 //! Settlement: a message leaves its lanes, and what it held up is readied (clauses 3, 14, 21).
 
 use crate::key::Key;
+use crate::queue::parts::gate::Gate;
 use crate::queue::parts::leases::Lease;
+use crate::queue::parts::parked::Parked;
 use crate::queue::parts::ready::Ticket;
 use crate::queue::parts::records::Removed;
 use crate::queue::scheduler::{Budget, Scheduler};
@@ -46,7 +48,7 @@ impl<P> Scheduler<P> {
         if flags & (LIMITED | GROUPED) != 0 {
             self.leave_gate(Ticket::new(priority, sequence, at), state, flags);
         }
-        if marks != 0 || self.parked.remembers() {
+        if marks != 0 || self.parked.is_some_and(Parked::remembers) {
             let weight = payload.as_ref().and_then(|payload| self.engine.weight(payload));
             size = weight.unwrap_or(size);
             self.forget_behind(at, id, first_edge, marks, size);
@@ -110,7 +112,7 @@ impl<P> Scheduler<P> {
     /// Frees what a message whose lease ended held of limits.
     #[inline(always)]
     pub(in crate::queue) fn free_slots(&mut self, at: u32) {
-        if !self.gate.is_idle() && self.records[at].flags & LIMITED != 0 {
+        if !self.gate.is_none_or(Gate::is_idle) && self.records[at].flags & LIMITED != 0 {
             self.gate.end_lease(at, self.now);
             self.await_times();
         }

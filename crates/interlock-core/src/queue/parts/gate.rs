@@ -18,15 +18,16 @@ mod offer;
 mod restore;
 
 use std::collections::BTreeSet;
-use std::hash::BuildHasherDefault;
+use std::sync::LazyLock;
 
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashTable;
 
-use crate::queue::parts::gate::carried::{Carried, Names, SlotHasher};
+use crate::queue::parts::gate::carried::{ByMessage, Carried, Names};
 pub use crate::queue::parts::gate::known::Full;
 use crate::queue::parts::gate::name::{Name, NAMES};
 use crate::queue::parts::gate::offer::{move_time, show, withdraw};
 use crate::queue::parts::groups::Groups;
+use crate::queue::parts::lazy::Part;
 use crate::queue::parts::ready::Ticket;
 use crate::queue::parts::slab::NONE;
 use crate::queue::types::limits::{names_of, Limits, Weights, BETWEEN};
@@ -62,8 +63,7 @@ pub struct Gate {
     places: HashTable<u32>,
     /// Names that no message has.
     idle: usize,
-    /// By the message's slot.
-    carried: HashMap<u32, Carried, BuildHasherDefault<SlotHasher>>,
+    carried: ByMessage,
     /// Next in line at names with room, and keepers that have all.
     offered: Offered,
     /// Messages that keep slots.
@@ -76,6 +76,13 @@ pub struct Gate {
     resting: BTreeSet<(Time, u32)>,
     /// A name had a rate or was closed: names without messages are not all forgotten at once.
     keeps_times: bool,
+}
+
+impl Part for Gate {
+    fn empty() -> &'static Self {
+        static EMPTY: LazyLock<Gate> = LazyLock::new(Gate::default);
+        &EMPTY
+    }
 }
 
 impl Gate {
@@ -172,12 +179,12 @@ impl Gate {
             false => add(names),
             true => names_of(names).unwrap_or_default().into_iter().take(NAMES).for_each(add),
         }
-        self.carried.insert(message, Carried::new(known));
+        self.carried.insert(Carried::new(message, known));
     }
 
     /// Returns whether each name of a message has room, or it keeps something of each and time lets it pass.
     pub fn has_room(&self, message: u32, now: Time) -> bool {
-        let carried = &self.carried[&message];
+        let carried = &self.carried[message];
         match carried.keeps {
             true => carried.shut_until(&self.names) <= now,
             false => carried.names.iter().all(|&at| self.names[at as usize].has_room(now)),
@@ -187,7 +194,7 @@ impl Gate {
     /// Returns whether a message that came up may be leased: each of its names has room, and at none of them an
     /// earlier message of its group waits.
     pub fn admits(&self, ticket: Ticket, keyed: bool, now: Time) -> bool {
-        let carried = &self.carried[&ticket.message];
+        let carried = &self.carried[ticket.message];
         self.has_room(ticket.message, now)
             && (carried.keeps || self.groups.is_idle() || self.own_before(ticket, keyed).is_none())
     }
@@ -195,7 +202,7 @@ impl Gate {
     /// The first of a message's names at which an earlier one of its group and priority waits.
     fn own_before(&self, ticket: Ticket, keyed: bool) -> Option<u32> {
         let group = self.groups.of(ticket.message);
-        let names = &self.carried[&ticket.message].names;
+        let names = &self.carried[ticket.message].names;
         names.rates_last(&self.names).find(|&at| {
             let line = &self.names[at as usize].line[usize::from(keyed)];
             let first = line.first_of(group, ticket.rank);
@@ -206,7 +213,7 @@ impl Gate {
     /// Returns whether a message that was offered must wait as before: others came first, or a handler closed a
     /// name of it.
     pub fn waits_on(&self, message: u32, now: Time) -> bool {
-        let carried = &self.carried[&message];
+        let carried = &self.carried[message];
         match carried.waits_for {
             NONE => false,
             _ if carried.keeps => !self.has_room(message, now),
@@ -218,21 +225,21 @@ impl Gate {
     /// earlier message of its group waits. Returns whether it did not wait for that one before.
     pub fn refuse(&mut self, message: u32, ticket: Ticket, keyed: bool, now: Time) -> bool {
         if self.waits_on(message, now) {
-            match self.carried[&message].keeps {
+            match self.carried[message].keeps {
                 true => self.advance(message, now),
-                false => self.refresh(self.carried[&message].waits_for, now),
+                false => self.refresh(self.carried[message].waits_for, now),
             }
             return false;
         }
-        let names = self.carried[&message].names;
+        let names = self.carried[message].names;
         let full = names.rates_last(&self.names).find(|&at| !self.names[at as usize].has_room(now));
         let waits_for = full.or_else(|| self.own_before(ticket, keyed));
-        let waited = self.carried[&message].waits_for != NONE;
+        let waited = self.carried[message].waits_for != NONE;
         match waited {
             true => self.leave_line(message),
             false => self.waiting += 1,
         }
-        let carried = self.carried.get_mut(&message).expect("it has names");
+        let carried = self.carried.get_mut(message).expect("it has names");
         if waited && full.is_some() {
             carried.passed = (carried.passed + 1).min(PASSED);
         }
@@ -249,7 +256,7 @@ impl Gate {
 
     /// Enters the line of the name that it waits for.
     fn stand(&mut self, message: u32, ticket: Ticket, keyed: bool) {
-        let carried = self.carried.get_mut(&message).expect("it has names");
+        let carried = self.carried.get_mut(message).expect("it has names");
         (carried.ticket, carried.keyed) = (Some(ticket), keyed);
         let name = &mut self.names[carried.waits_for as usize];
         name.waiting += 1;
@@ -258,7 +265,7 @@ impl Gate {
 
     /// Leaves that line.
     fn leave_line(&mut self, message: u32) {
-        let carried = self.carried.get_mut(&message).expect("it has names");
+        let carried = self.carried.get_mut(message).expect("it has names");
         let (name, keyed) = (&mut self.names[carried.waits_for as usize], carried.keyed);
         let ticket = carried.ticket.take().expect("it waits in a line");
         let line = &mut name.line[usize::from(keyed)];
@@ -271,12 +278,12 @@ impl Gate {
     }
 
     fn may_keep(&self, message: u32) -> bool {
-        self.carried[&message].names.iter().all(|&at| self.names[at as usize].keeper == NONE)
+        self.carried[message].names.iter().all(|&at| self.names[at as usize].keeper == NONE)
     }
 
     /// A message becomes the keeper of all its names.
     fn keep(&mut self, message: u32, ticket: Ticket, keyed: bool, now: Time) {
-        let carried = self.carried.get_mut(&message).expect("it has names");
+        let carried = self.carried.get_mut(message).expect("it has names");
         (carried.keeps, carried.slots) = (true, 0);
         (carried.ticket, carried.keyed) = (Some(ticket), keyed);
         for &at in carried.names.iter() {
@@ -290,7 +297,7 @@ impl Gate {
     /// is offered as soon as time lets it pass.
     fn advance(&mut self, message: u32, now: Time) {
         let Gate { carried, names, .. } = self;
-        let carried = carried.get_mut(&message).expect("a keeper has names");
+        let carried = carried.get_mut(message).expect("a keeper has names");
         if !carried.keeps_all() {
             let from = carried.slots;
             let order = carried.names.rates_last(names).skip(usize::from(from));
@@ -306,7 +313,7 @@ impl Gate {
             taken.into_iter().for_each(|at| self.refresh(at, now));
         }
         let Gate { carried, names, offered, groups, times, .. } = self;
-        let carried = carried.get_mut(&message).expect("a keeper has names");
+        let carried = carried.get_mut(message).expect("a keeper has names");
         if !carried.keeps_all() {
             return;
         }
@@ -322,7 +329,7 @@ impl Gate {
 
     /// A message that has room is leased, and charged to its rates.
     pub fn lease(&mut self, message: u32, now: Time) {
-        let Carried { names, waits_for, .. } = self.carried[&message];
+        let Carried { names, waits_for, .. } = self.carried[message];
         if waits_for != NONE {
             self.drop_kept(message);
             self.come_up(message);
@@ -339,7 +346,7 @@ impl Gate {
     /// for the same name.
     pub fn take_turn(&mut self, ticket: Ticket, kind: Kind, keyed: bool) {
         let turn = self.groups.take_turn(ticket.message, kind, keyed, ticket.rank);
-        if let Some(carried) = self.carried.get(&ticket.message) {
+        if let Some(carried) = self.carried.get(ticket.message) {
             if carried.waits_for != NONE && !carried.keeps {
                 let line = &mut self.names[carried.waits_for as usize].line[usize::from(keyed)];
                 line.take_turn(turn, ticket.rank, self.groups.era());
@@ -349,7 +356,7 @@ impl Gate {
 
     /// Whatever it waited for is forgotten.
     fn come_up(&mut self, message: u32) {
-        let carried = self.carried.get_mut(&message).expect("it has names");
+        let carried = self.carried.get_mut(message).expect("it has names");
         if carried.waits_for != NONE {
             self.waiting -= 1;
             if carried.keeps {
@@ -360,7 +367,7 @@ impl Gate {
                 self.leave_line(message);
             }
         }
-        let carried = self.carried.get_mut(&message).expect("it has names");
+        let carried = self.carried.get_mut(message).expect("it has names");
         (carried.waits_for, carried.passed) = (NONE, 0);
         (carried.keeps, carried.slots) = (false, 0);
     }
@@ -373,7 +380,7 @@ impl Gate {
 
     /// A lease of a message ended.
     pub fn end_lease(&mut self, message: u32, now: Time) {
-        let names = self.carried[&message].names;
+        let names = self.carried[message].names;
         for &at in names.iter() {
             self.names[at as usize].leased -= 1;
         }
@@ -392,20 +399,20 @@ impl Gate {
     }
 
     fn leave_names(&mut self, message: u32, now: Time) {
-        let Some(carried) = self.carried.get(&message) else { return };
+        let Some(carried) = self.carried.get(message) else { return };
         let names = carried.names;
         if carried.waits_for != NONE {
             self.drop_kept(message);
             self.come_up(message);
         }
-        self.carried.remove(&message);
+        self.carried.remove(message);
         for &at in names.iter() {
             self.offer(at, now);
             let name = &mut self.names[at as usize];
             name.unsettled -= 1;
             self.idle += usize::from(name.unsettled == 0);
         }
-        if self.carried.is_empty() && self.names.len() > 4 * IDLE && !self.keeps_times {
+        if self.carried.len() == 0 && self.names.len() > 4 * IDLE && !self.keeps_times {
             self.forget_names();
         } else if self.idle > IDLE {
             names.iter().for_each(|&at| self.forget(at, now));
@@ -431,7 +438,7 @@ impl Gate {
 
     /// Whatever a message keeps is free.
     fn drop_kept(&mut self, message: u32) {
-        let carried = &self.carried[&message];
+        let carried = &self.carried[message];
         if carried.keeps {
             carried.drop_kept(&mut self.names);
             self.keepers.remove(&message);
@@ -442,7 +449,7 @@ impl Gate {
     /// had just become so. Returns its ticket.
     pub fn release(&mut self, message: u32, now: Time) -> Option<Ticket> {
         self.drop_kept(message);
-        let ticket = self.carried[&message].ticket;
+        let ticket = self.carried[message].ticket;
         self.come_up(message);
         self.offer_all(message, now);
         ticket
@@ -462,9 +469,15 @@ impl Gate {
     /// Frees the memory kept for future messages; no message has a name or a group.
     pub fn compact(&mut self) {
         self.groups.compact();
+        self.carried = ByMessage::default();
         if !self.keeps_times {
             self.forget_names();
         }
+    }
+
+    /// Returns whether nothing is declared or known.
+    pub fn is_unused(&self) -> bool {
+        self.is_idle() && self.names.is_empty() && self.limits.is_empty() && self.groups.is_unused()
     }
 
     /// Bytes of its tables, about.

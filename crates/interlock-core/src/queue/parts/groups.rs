@@ -10,15 +10,16 @@
 
 mod places;
 mod restore;
-
-use std::collections::BTreeSet;
+mod sequences;
+mod sorted;
 
 use hashbrown::HashTable;
 
-use crate::key::KeyRef;
+use crate::key::{Key, KeyRef};
 use crate::queue::parts::groups::places::Half;
 pub use crate::queue::parts::groups::places::{Place, Ring};
 pub use crate::queue::parts::groups::restore::SavedPlace;
+use crate::queue::parts::groups::sequences::Sequences;
 use crate::queue::parts::ready::{rank_of, Ticket};
 use crate::queue::types::limits::Weights;
 use crate::queue::types::Kind;
@@ -48,7 +49,7 @@ pub struct Turn {
 
 #[derive(Debug, Default)]
 struct Group {
-    text: Vec<u8>,
+    text: Key,
     hash: u64,
     weight: u32,
     unsettled: u32,
@@ -76,8 +77,14 @@ pub struct Groups {
     rings: [[Ring; 2]; 2],
     /// Messages that can be leased, by kind and `Front`.
     counts: [[usize; 2]; 2],
-    /// Sequences of the messages that are ready.
-    sequences: BTreeSet<(u64, u32)>,
+    /// Of the messages that are ready.
+    sequences: Sequences,
+}
+
+/// Returns whether a ticket is that of a message that has a group and is ready.
+fn is_ready(list: &[Group], of: &[u32], keyed: bool, ticket: &Ticket) -> bool {
+    let group = of.get(ticket.message as usize).and_then(|&at| list.get(at as usize));
+    group.is_some_and(|group| group.halves[usize::from(keyed)].has(Front::Ready, ticket))
 }
 
 /// The kinds that a consumer asks for, as places of halves.
@@ -100,6 +107,11 @@ impl Groups {
         self.messages == 0
     }
 
+    /// Returns whether there are neither messages nor weights.
+    pub fn is_unused(&self) -> bool {
+        self.is_idle() && self.weights.is_empty()
+    }
+
     /// Groups with unsettled messages.
     pub fn count(&self) -> u64 {
         self.texts.len() as u64
@@ -115,7 +127,7 @@ impl Groups {
     pub fn text_of(&self, message: u32) -> &[u8] {
         match self.of(message) {
             NO_GROUP => b"",
-            at => &self.list[at as usize].text,
+            at => self.list[at as usize].text.as_bytes(),
         }
     }
 
@@ -165,7 +177,7 @@ impl Groups {
             self.list.len() as u32 - 1
         });
         let group = &mut self.list[at as usize];
-        group.text.extend_from_slice(text);
+        group.text.set(text);
         (group.hash, group.weight) = (hash, self.weights.weight(text));
         let list = &self.list;
         self.texts.insert_unique(hash, at, |&at| list[at as usize].hash);
@@ -173,7 +185,7 @@ impl Groups {
     }
 
     fn find(&self, hash: u64, text: &[u8]) -> Option<u32> {
-        self.texts.find(hash, |&at| *self.list[at as usize].text == *text).copied()
+        self.texts.find(hash, |&at| self.list[at as usize].text == *text).copied()
     }
 
     /// A message is settled or cancelled, which had a group or not. `ready`: it is ready.
@@ -189,7 +201,7 @@ impl Groups {
         group.halves[usize::from(keyed)].leave(ticket.rank);
         group.unsettled -= 1;
         if group.unsettled == 0 {
-            group.text.clear();
+            group.text = Key::default();
             let hash = group.hash;
             if let Ok(entry) = self.texts.find_entry(hash, |&place| place == at) {
                 entry.remove();
@@ -211,7 +223,11 @@ impl Groups {
             half.update(front, &mut self.rings[keyed][front as usize], at);
             self.counts[keyed][front as usize] += 1;
             if front == Front::Ready {
-                self.sequences.insert((ticket.sequence, ticket.message));
+                self.sequences.push(keyed == 1, ticket);
+                if self.sequences.are_stale(self.ready(Kind::Any)) {
+                    let Groups { sequences, list, of, .. } = self;
+                    sequences.sweep(|keyed, ticket| is_ready(list, of, keyed, ticket));
+                }
             }
         }
     }
@@ -224,7 +240,7 @@ impl Groups {
             half.update(front, &mut self.rings[keyed][front as usize], at);
             self.counts[keyed][front as usize] -= 1;
             if front == Front::Ready {
-                self.sequences.remove(&(ticket.sequence, ticket.message));
+                self.sequences.remove(keyed == 1, ticket);
             }
         }
     }
@@ -245,8 +261,9 @@ impl Groups {
     }
 
     /// The lowest sequence of the messages that have a group and are ready.
-    pub fn oldest(&self) -> Option<u64> {
-        self.sequences.first().map(|(sequence, _)| *sequence)
+    pub fn oldest(&mut self) -> Option<u64> {
+        let Groups { sequences, list, of, .. } = self;
+        sequences.first(|keyed, ticket| is_ready(list, of, keyed, ticket))
     }
 
     /// The message that is next by turn, among those of these fronts, and whether it has keys. `plain`: the first
@@ -257,20 +274,35 @@ impl Groups {
         fronts: &[Front],
         plain: [Option<Ticket>; 2],
     ) -> Option<(bool, Ticket)> {
-        let in_rings = halves(kind).flat_map(|keyed| {
-            fronts.iter().filter_map(move |&front| self.rings[keyed][front as usize].first())
-        });
-        let without = halves(kind).filter_map(|keyed| {
-            plain[keyed].map(|ticket| (ticket.rank, self.number(keyed, ticket.rank), NO_GROUP))
-        });
-        let (rank, _, group) = in_rings.copied().chain(without).min()?;
-        let half = |keyed: usize| match group {
-            NO_GROUP => plain[keyed],
-            at => self.list[at as usize].halves[keyed].first(fronts),
+        let mut next = None;
+        let mut see = |place: (i16, u64, u32)| {
+            if next.is_none_or(|next| place < next) {
+                next = Some(place);
+            }
         };
-        let of_rank = |keyed: usize| half(keyed).filter(|ticket| ticket.rank == rank);
-        let tickets = halves(kind).filter_map(|keyed| of_rank(keyed).map(|one| (keyed == 1, one)));
-        tickets.min_by_key(|(_, ticket)| ticket.sequence)
+        for keyed in halves(kind) {
+            for &front in fronts {
+                self.rings[keyed][front as usize].first().copied().map(&mut see);
+            }
+            if let Some(Ticket { rank, .. }) = plain[keyed] {
+                see((rank, self.number(keyed, rank), NO_GROUP));
+            }
+        }
+        let (rank, _, group) = next?;
+        let mut first: Option<(bool, Ticket)> = None;
+        for keyed in halves(kind) {
+            let ticket = match group {
+                NO_GROUP => plain[keyed],
+                at => self.list[at as usize].halves[keyed].first(fronts),
+            };
+            let before = |one: Ticket| {
+                one.rank == rank && first.is_none_or(|(_, first)| one.sequence < first.sequence)
+            };
+            if let Some(ticket) = ticket.filter(|ticket| before(*ticket)) {
+                first = Some((keyed == 1, ticket));
+            }
+        }
+        first
     }
 
     /// Like `first`, of all that can be leased.
@@ -310,7 +342,7 @@ impl Groups {
     pub fn declare(&mut self, weights: &Weights) {
         self.weights = weights.clone();
         for group in &mut self.list {
-            group.weight = weights.weight(&group.text);
+            group.weight = weights.weight(group.text.as_bytes());
         }
     }
 
@@ -333,7 +365,7 @@ impl Groups {
     ) -> u64 {
         let (group, keyed) = (self.of(message), usize::from(keyed));
         let before = (rank, self.list[group as usize].halves[keyed].number(rank), NO_GROUP);
-        let ring = self.rings[keyed][Front::Ready as usize].range(..before);
+        let ring = self.rings[keyed][Front::Ready as usize].before(before);
         let others = ring.filter(|(_, _, other)| *other != group).take(most).count();
         let without = plain.is_some_and(|rank| {
             group != NO_GROUP && (rank, self.number(keyed, rank), NO_GROUP) < before
@@ -353,9 +385,10 @@ impl Groups {
             + self.list.capacity() * size_of::<Group>()
             + self.texts.len() * OF_A_GROUP
             + tickets * OF_A_TICKET
+            + self.sequences.bytes()
     }
 }
 
 /// Bytes of a group beside its record: its text, its places, its entries in rings; of a message that can be leased.
 const OF_A_GROUP: usize = 160;
-const OF_A_TICKET: usize = 80;
+const OF_A_TICKET: usize = 64;

@@ -2,7 +2,7 @@
 //!
 //! | module | state |
 //! |---|---|
-//! | `slab`, `index`, `timers` | storage: records by number, a sorted index, times that fall due |
+//! | `slab`, `index`, `timers`, `lazy` | storage: records by number, a sorted index, times that fall due, parts that most queues lack |
 //! | `records` | the unsettled messages |
 //! | `leases`, `batches` | current leases |
 //! | `lane`, `barrier` | which message is in front of which |
@@ -27,6 +27,7 @@ pub(super) mod gate;
 pub(super) mod groups;
 pub(super) mod index;
 pub(super) mod lane;
+pub(super) mod lazy;
 pub(super) mod leases;
 pub(super) mod numbers;
 pub(super) mod parked;

@@ -8,11 +8,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
+use std::sync::LazyLock;
 
 use hashbrown::HashMap;
 
 use crate::key::Key;
 use crate::queue::parts::delays::DelayedKeys;
+use crate::queue::parts::lazy::Part;
 use crate::queue::types::Time;
 
 /// Facts about a message that is parked, or was.
@@ -73,7 +75,19 @@ pub struct Parked {
     moving: bool,
 }
 
+impl Part for Parked {
+    fn empty() -> &'static Self {
+        static EMPTY: LazyLock<Parked> = LazyLock::new(Parked::default);
+        &EMPTY
+    }
+}
+
 impl Parked {
+    /// Returns whether nothing is known of any key or message.
+    pub fn is_unused(&self) -> bool {
+        !self.busy && !self.moving && !self.remembers() && self.stuck.is_empty() && self.own == 0
+    }
+
     /// Returns whether a message may not be able to take its place.
     #[inline]
     pub fn is_busy(&self) -> bool {

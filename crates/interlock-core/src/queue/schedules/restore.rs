@@ -10,8 +10,10 @@ mod values;
 use crate::key::KeyRef;
 use crate::queue::parts::batches::Told;
 use crate::queue::parts::delays::DelayedKeys;
+use crate::queue::parts::gate::Gate;
 use crate::queue::parts::groups::SavedPlace;
 use crate::queue::parts::lane::Lanes;
+use crate::queue::parts::parked::Parked;
 use crate::queue::parts::ready::Ticket;
 use crate::queue::parts::slab::NONE;
 use crate::queue::scheduler::{Handle, Scheduler};
@@ -130,6 +132,8 @@ impl<P> Scheduler<P> {
         if s.counts.unsettled() > 0 {
             s.watch.restored(s.now);
         }
+        s.gate.free_if(Gate::is_unused);
+        s.parked.free_if(Parked::is_unused);
         Ok(s)
     }
 

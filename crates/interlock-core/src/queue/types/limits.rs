@@ -215,19 +215,22 @@ impl Limits {
 
     /// Returns the number of messages of a name that may be leased at once. `None`: any number.
     pub fn most(&self, name: &[u8]) -> Option<u32> {
-        match self.find(name)? {
-            Limit::Most(most) => Some(most),
-            Limit::Rate { .. } => None,
-        }
+        self.of(name).0
     }
 
     /// Returns the rate of a name. `None`: it has none.
     pub fn rate(&self, name: &[u8]) -> Option<Rate> {
-        match self.find(name)? {
-            Limit::Most(_) => None,
-            Limit::Rate { count, per, burst } => {
+        self.of(name).1
+    }
+
+    /// Returns `most` and `rate` of a name, of which it has one at most.
+    pub fn of(&self, name: &[u8]) -> (Option<u32>, Option<Rate>) {
+        match self.find(name) {
+            None => (None, None),
+            Some(Limit::Most(most)) => (Some(most), None),
+            Some(Limit::Rate { count, per, burst }) => {
                 let interval = per.div_ceil(count.into());
-                Some(Rate { interval, tolerance: interval * u64::from(burst - 1) })
+                (None, Some(Rate { interval, tolerance: interval * u64::from(burst - 1) }))
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::key::KeyRef;
 use crate::queue::calls::coalesce::Coalesce;
+use crate::queue::parts::parked::Parked;
 use crate::queue::scheduler::{NoRoom, Put, Scheduler};
 use crate::queue::types::{Behind, Options};
 
@@ -32,7 +33,7 @@ impl<P> Scheduler<P> {
     /// Returns whether any message could be parked when it is put now.
     #[inline]
     pub fn is_attentive(&self) -> bool {
-        self.parked.is_busy()
+        self.parked.is_some_and(Parked::is_busy)
     }
 
     /// Refuses a put that could park more than half of a bound. `could`: those of its messages that could be
@@ -78,7 +79,7 @@ impl<P> Scheduler<P> {
     /// Refuses puts that could park too much.
     #[inline]
     pub(in crate::queue) fn room_behind(&self, puts: &[Put<'_>]) -> Result<(), NoRoom> {
-        match self.parked.is_busy() {
+        match self.parked.is_some_and(Parked::is_busy) {
             false => Ok(()),
             true => self.room_to_park(self.parking_of(puts.iter().map(|put| (*put, put.size)))),
         }

@@ -1,10 +1,10 @@
 //! The part of a message that limits need: its names, and what it waits for or keeps.
 
-use std::hash::Hasher;
+use std::ops::Index;
 
 use crate::queue::parts::gate::name::{Name, NAMES};
 use crate::queue::parts::ready::Ticket;
-use crate::queue::parts::slab::NONE;
+use crate::queue::parts::slab::{Record, Slab, NONE};
 use crate::queue::types::Time;
 
 /// The names of a message, in the order of their bytes.
@@ -32,29 +32,10 @@ impl Names {
     }
 }
 
-/// Users do not choose the slots of messages, so that any hash that spreads them will do.
-#[derive(Default)]
-pub(super) struct SlotHasher(u64);
-
-impl Hasher for SlotHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
-    }
-
-    #[inline]
-    fn write_u32(&mut self, slot: u32) {
-        self.0 = (self.0 ^ u64::from(slot)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        // The table takes its highest bits and its lowest ones.
-        self.0 ^ self.0 >> 32
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct Carried {
+    /// The slot of the message.
+    pub message: u32,
     pub names: Names,
     /// Its ticket while it is in a line or offered.
     pub ticket: Option<Ticket>,
@@ -70,8 +51,10 @@ pub(super) struct Carried {
 }
 
 impl Carried {
-    pub fn new(names: Names) -> Self {
+    #[inline]
+    pub fn new(message: u32, names: Names) -> Self {
         Carried {
+            message,
             names,
             ticket: None,
             keyed: false,
@@ -99,5 +82,82 @@ impl Carried {
             let name = &mut names[at as usize];
             (name.keeper, name.kept) = (NONE, false);
         }
+    }
+}
+
+impl Default for Carried {
+    fn default() -> Self {
+        Carried::new(NONE, Names { len: 0, places: [NONE; NAMES] })
+    }
+}
+
+impl Record for Carried {
+    fn clear(&mut self) {
+        self.message = NONE;
+    }
+    fn link(&self) -> u32 {
+        self.waits_for
+    }
+    fn set_link(&mut self, next: u32) {
+        self.waits_for = next;
+    }
+}
+
+/// The messages that have names, found by their slots.
+#[derive(Debug, Default)]
+pub(super) struct ByMessage {
+    /// Places in the list, or `NONE`.
+    places: Vec<u32>,
+    list: Slab<Carried>,
+}
+
+impl ByMessage {
+    #[inline]
+    pub fn insert(&mut self, carried: Carried) {
+        let slot = carried.message as usize;
+        if self.places.len() <= slot {
+            self.places.resize(slot + 1, NONE);
+        }
+        self.places[slot] = self.list.insert(carried);
+    }
+
+    #[inline]
+    pub fn remove(&mut self, message: u32) {
+        let at = std::mem::replace(&mut self.places[message as usize], NONE);
+        self.list.remove(at);
+    }
+
+    #[inline]
+    fn place(&self, message: u32) -> Option<u32> {
+        self.places.get(message as usize).copied().filter(|&at| at != NONE)
+    }
+
+    #[inline]
+    pub fn get(&self, message: u32) -> Option<&Carried> {
+        self.place(message).map(|at| &self.list[at])
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, message: u32) -> Option<&mut Carried> {
+        self.place(message).map(|at| &mut self.list[at])
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// The slots of all, in no particular order.
+    pub fn messages(&self) -> impl Iterator<Item = u32> + '_ {
+        self.list.places().map(|(_, carried)| carried.message).filter(|&message| message != NONE)
+    }
+}
+
+impl Index<u32> for ByMessage {
+    type Output = Carried;
+
+    #[inline]
+    fn index(&self, message: u32) -> &Carried {
+        &self.list[self.places[message as usize]]
     }
 }

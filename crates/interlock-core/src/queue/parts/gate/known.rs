@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::key::KeyRef;
+use crate::key::{Key, KeyRef};
 use crate::limits::MAX_AWAITED;
 use crate::queue::parts::gate::name::{Name, NAMES};
 use crate::queue::parts::gate::Gate;
@@ -60,14 +60,14 @@ impl Gate {
     }
 
     pub(super) fn place_of(&self, hash: u64, name: &[u8]) -> Option<u32> {
-        self.places.find(hash, |&at| *self.names[at as usize].text == *name).copied()
+        self.places.find(hash, |&at| self.names[at as usize].text == *name).copied()
     }
 
     /// The names of a message, joined; empty: it has none.
     pub fn names_of(&self, message: u32) -> Vec<u8> {
-        let Some(carried) = self.carried.get(&message) else { return Vec::new() };
+        let Some(carried) = self.carried.get(message) else { return Vec::new() };
         let texts: Vec<&[u8]> =
-            carried.names.iter().map(|&at| &*self.names[at as usize].text).collect();
+            carried.names.iter().map(|&at| self.names[at as usize].text.as_bytes()).collect();
         joined(&texts)
     }
 
@@ -75,7 +75,7 @@ impl Gate {
     pub(super) fn forget(&mut self, at: u32, now: Time) {
         let name = &mut self.names[at as usize];
         // It may be forgotten already.
-        if name.unsettled > 0 || name.text.is_empty() || name.rests > 0 {
+        if name.unsettled > 0 || name.text.as_bytes().is_empty() || name.rests > 0 {
             return;
         }
         if name.known_until() > now {
@@ -84,7 +84,7 @@ impl Gate {
             return;
         }
         let hash = name.hash;
-        name.text = Box::default();
+        name.text = Key::default();
         if let Ok(entry) = self.places.find_entry(hash, |&place| place == at) {
             entry.remove();
         }
@@ -106,7 +106,7 @@ impl Gate {
 
     /// The names of a message that refuse it.
     pub fn full(&self, message: u32, now: Time) -> impl Iterator<Item = Full<'_>> {
-        let carried = self.carried.get(&message);
+        let carried = self.carried.get(message);
         let names = carried.into_iter().flat_map(|carried| carried.names.iter());
         names.filter_map(move |&place| {
             let name = &self.names[place as usize];
@@ -114,7 +114,7 @@ impl Gate {
             let lacks_slot = !mine && !name.has_slot();
             let until = name.shut_until(mine);
             let full = Full {
-                name: &name.text,
+                name: name.text.as_bytes(),
                 place,
                 most: name.most,
                 leased: name.leased,
@@ -136,7 +136,7 @@ impl Gate {
             awaited.select_nth_unstable_by(MAX_AWAITED, |one, other| one.text.cmp(&other.text));
             awaited.truncate(MAX_AWAITED);
         }
-        let listed: BTreeSet<&[u8]> = awaited.iter().map(|name| &*name.text).collect();
+        let listed: BTreeSet<&[u8]> = awaited.iter().map(|name| name.text.as_bytes()).collect();
         let declared = self.limits.names().filter(|name| !listed.contains(name)).map(|text| {
             let hash = KeyRef::new(text).hash;
             match self.place_of(hash, text) {
@@ -155,7 +155,7 @@ impl Gate {
 
     /// The places of a message's names.
     pub fn places_of(&self, message: u32) -> &[u32] {
-        self.carried.get(&message).map_or(&[], |carried| &carried.names)
+        self.carried.get(message).map_or(&[], |carried| &carried.names)
     }
 
     /// Forgets all names; no message has one.

@@ -1,5 +1,6 @@
 //! The names that messages carry: what is leased, kept and charged of each.
 
+use crate::key::Key;
 use crate::queue::parts::gate::line::Line;
 use crate::queue::parts::slab::NONE;
 use crate::queue::types::limits::{Limits, Rate};
@@ -10,7 +11,7 @@ pub(super) const NAMES: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct Name {
-    pub text: Box<[u8]>,
+    pub text: Key,
     pub hash: u64,
     /// `None`: not limited.
     pub most: Option<u32>,
@@ -41,7 +42,7 @@ pub(super) struct Name {
 impl Name {
     pub fn new(text: &[u8], hash: u64, limits: &Limits) -> Self {
         let mut new = Name {
-            text: text.into(),
+            text: Key::new(text),
             hash,
             most: None,
             rate: None,
@@ -63,8 +64,7 @@ impl Name {
 
     /// Other limits, from `now` on. A rate is used up for no longer than the new one could be.
     pub fn declare(&mut self, limits: &Limits, now: Time) {
-        self.most = limits.most(&self.text);
-        self.rate = limits.rate(&self.text);
+        (self.most, self.rate) = limits.of(self.text.as_bytes());
         self.used_until = self.rate.map_or(0, |rate| self.used_until.min(rate.latest(now)));
         self.timed = self.rate.is_some() || self.closed_until > 0;
     }
@@ -121,7 +121,7 @@ impl Name {
     pub fn used(&self, now: Time) -> LimitUse {
         let opens = self.rate.map(|rate| self.used_up_until(rate, false));
         LimitUse {
-            name: self.text.to_vec(),
+            name: self.text.as_bytes().to_vec(),
             most: self.most,
             rate: self.rate,
             leased: self.leased,

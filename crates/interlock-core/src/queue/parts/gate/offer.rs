@@ -35,7 +35,7 @@ impl Gate {
                 continue;
             }
             if before != NONE {
-                let ticket = carried[&before].ticket.expect("it waits in a line");
+                let ticket = carried[before].ticket.expect("it waits in a line");
                 withdraw(offered, groups, keyed, ticket);
             }
             next.into_iter().for_each(|ticket| show(offered, groups, keyed, ticket));
@@ -44,7 +44,7 @@ impl Gate {
     }
 
     pub(super) fn offer_all(&mut self, message: u32, now: Time) {
-        let names = self.carried[&message].names;
+        let names = self.carried[message].names;
         names.iter().for_each(|&at| self.offer(at, now));
     }
 }

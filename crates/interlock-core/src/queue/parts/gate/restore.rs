@@ -13,7 +13,7 @@ impl Gate {
     /// Returns the state of a message's wait, for dumps: the name's place among its own from 1 on, how often it was
     /// passed, whether it keeps slots, and of how many names.
     pub fn state_of(&self, message: u32) -> (u64, u8, bool, u8) {
-        let carried = &self.carried[&message];
+        let carried = &self.carried[message];
         let at = carried.names.iter().position(|&at| at == carried.waits_for);
         (at.map_or(0, |at| at as u64 + 1), carried.passed, carried.keeps, carried.slots)
     }
@@ -23,7 +23,7 @@ impl Gate {
         let timed = |name: &&Name| name.known_until() > now;
         number(out, self.names.iter().filter(timed).count() as u64);
         for name in self.names.iter().filter(timed) {
-            string(out, &name.text);
+            string(out, name.text.as_bytes());
             number(out, name.used_until);
             number(out, name.closed_until);
         }
@@ -50,7 +50,7 @@ impl Gate {
         number(out, self.groups.turn());
         let halves = self.names.iter().flat_map(|name| {
             let lines = [false, true].into_iter().zip(&name.line);
-            lines.map(move |(keyed, line)| (&name.text[..], keyed, line))
+            lines.map(move |(keyed, line)| (name.text.as_bytes(), keyed, line))
         });
         let lines = halves.flat_map(|(name, keyed, line)| line.saved(name, keyed, &self.groups));
         let places: Vec<SavedPlace<'_>> = match self.groups.is_idle() {
@@ -81,7 +81,7 @@ impl Gate {
 
     /// A leased message is restored.
     pub fn restore_leased(&mut self, message: u32) {
-        for &at in self.carried[&message].names.iter() {
+        for &at in self.carried[message].names.iter() {
             self.names[at as usize].leased += 1;
         }
     }
@@ -95,7 +95,7 @@ impl Gate {
         keyed: bool,
     ) -> bool {
         let Gate { carried, names, .. } = self;
-        let Some(carried) = carried.get_mut(&message) else { return false };
+        let Some(carried) = carried.get_mut(message) else { return false };
         let at = waits_for.checked_sub(1).and_then(|at| carried.names.get(at as usize)).copied();
         let Some(at) = at.filter(|_| usize::from(slots) <= carried.names.len()) else {
             return false;

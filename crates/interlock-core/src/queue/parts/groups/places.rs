@@ -1,12 +1,11 @@
 //! The places of one group, and its messages that can be leased.
 
-use std::collections::BTreeSet;
-
+use crate::queue::parts::groups::sorted::Sorted;
 use crate::queue::parts::groups::{Front, Turn};
 use crate::queue::parts::ready::Ticket;
 
 /// The groups that take turns: rank, number of the place, group.
-pub type Ring = BTreeSet<(i16, u64, u32)>;
+pub type Ring = Sorted<(i16, u64, u32)>;
 
 /// A place of a group in a ring: the lowest number is next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,7 +38,7 @@ pub(super) struct Half {
     /// By rank, in no order: few groups have messages of several priorities.
     places: Vec<(i16, Place)>,
     /// Messages that can be leased, by `Front`.
-    tickets: [BTreeSet<Ticket>; 2],
+    tickets: [Sorted<Ticket>; 2],
     /// The entries of the first of each in the rings.
     entries: [Option<(i16, u64)>; 2],
 }
@@ -78,6 +77,11 @@ impl Half {
 
     pub fn clear(&mut self) {
         self.places.clear();
+    }
+
+    /// Returns whether it has the ticket.
+    pub fn has(&self, front: Front, ticket: &Ticket) -> bool {
+        self.tickets[front as usize].contains(ticket)
     }
 
     /// Returns whether the ticket is new.

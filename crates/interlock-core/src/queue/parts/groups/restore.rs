@@ -50,7 +50,7 @@ impl Groups {
             group.halves.iter().enumerate().flat_map(move |(keyed, half)| {
                 let places = half.places().iter().filter(|(_, place)| place.is_used());
                 places.map(move |(rank, place)| {
-                    SavedPlace::new(b"", keyed == 1, *rank, &group.text, place)
+                    SavedPlace::new(b"", keyed == 1, *rank, group.text.as_bytes(), place)
                 })
             })
         })
@@ -58,7 +58,7 @@ impl Groups {
 
     /// The text of a group in the list.
     pub fn text(&self, group: u32) -> &[u8] {
-        &self.list[group as usize].text
+        self.list[group as usize].text.as_bytes()
     }
 
     /// The last number that a place was given.
