@@ -114,7 +114,7 @@ back."""
 LATE = 0.02
 """Seconds after which a handler counts as holding up the thread of a batch."""
 LOOK = 0.01
-"""Seconds between two checks for that."""
+"""Shortest time in seconds between two checks of what a worker holds."""
 AHEAD = 2
 """Calls that are in flight while handlers run. With two, the engine always has one to work on; but
 it may process them in either order, so with a single place, which sees messages in the order of the

@@ -27,8 +27,6 @@ class BatchLending:
     def __init__(self, state: WorkerState, events: BatchEvents) -> None:
         self._state, self._events = state, events
         self._thread: BatchThread | None = None
-        self._seen: tuple[BatchRun | None, int, float] = (None, 0, 0.0)
-        """The running batch, its position and the time since which it has been there."""
 
     def lend(self, source: Source) -> bool:
         """Start a runner of batches. False: there is no free place for it."""
@@ -45,7 +43,6 @@ class BatchLending:
             source, state.tasks, state.times, state.audit, self._events, state.alone, self._thread,
             state.loop,
         )  # fmt: skip
-        self._seen = (None, 0, 0.0)
         pending = source.taken()
         try:
             runner.start(pending)
@@ -76,13 +73,16 @@ class BatchLending:
         run = None if runner is None else runner.run
         if runner is None or run is None:
             return
-        seen, at, since = self._seen
-        if seen is not run or run.at != at:
-            self._seen = (run, run.at, now)
-        elif now - since > handler_time.LATE and run.at:
+        if run.at and now - (since := run.since) >= handler_time.LATE:
             self._take_over(runner, run, since)
             if self._state.runner is None:
                 self._state.times.slow(held_up=True)
+
+    def late_at(self, now: float) -> float:
+        """Return the earliest time at which a message may have held up the thread for too long."""
+        runner = self._state.runner
+        run = None if runner is None else runner.run
+        return (now if run is None or not run.at else run.since) + handler_time.LATE
 
     def call_waits(self, runner: BatchRunner, run: BatchRun) -> None:
         """Take over the rest of a batch in which a coroutine waits."""

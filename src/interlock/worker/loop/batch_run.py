@@ -23,8 +23,8 @@ class BatchRun(BatchProgress):
     """A running batch, with the outcomes of its messages so far. See ``BatchProgress``."""
 
     __slots__ = (
-        "_leases", "_tasks", "began", "begun", "done", "others", "slow", "source", "suspended",
-        "task", "turns",
+        "_leases", "_tasks", "began", "begun", "done", "others", "since", "slow", "source",
+        "suspended", "task", "turns",
     )  # fmt: skip
 
     def __init__(self, source: Source, tasks: Tasks, batch: LeasedBatch, began: float) -> None:
@@ -41,6 +41,8 @@ class BatchRun(BatchProgress):
         task."""
         self.slow: list[tuple[int, float]] = []
         """For a meter: the numbers of the slow messages, and their seconds."""
+        self.since = 0.0
+        """The time at which the present message began, once one has."""
         self.begun = 0.0
         """For a meter, once the batch is no longer handled here: the time at which the last message
         began."""

@@ -414,9 +414,10 @@ class BatchRunner:
                     return False
                 if at == END:
                     return True
-                # This comes first: if the owner takes over now, it lacks exactly this.
+                # These come first: if the owner takes over now, it lacks exactly this. The owner
+                # reads them in the other order, and must not find the time of the one before.
+                run.since = now = clock()
                 run.at = at
-                now = clock()
                 if now > until:
                     self._leave(run, [at], returned)
                     return bool(returned.leased)

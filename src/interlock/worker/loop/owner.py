@@ -194,7 +194,7 @@ class Owner:
                 handle(*given)
         self._all_ended()
         now = time.monotonic()
-        looks = now - self._looked >= self._tick
+        looks = now >= self._next_look(now)
         if looks:
             self._looked = now
             self._look(now)
@@ -204,11 +204,14 @@ class Owner:
         self._plan.serve_all(now, looks)
         self._end_in_order(now)
 
-    @property
-    def _tick(self) -> float:
-        """Return the seconds between two checks."""
+    def _next_look(self, now: float) -> float:
+        """Return the time of the next check."""
+        soon, late = self._looked + handler_time.LOOK, self._looked + TICK
+        if self.state.runner is not None and not self.state.executions:
+            # A check takes the interpreter from the handlers, so there is none while they go on.
+            return max(soon, min(late, self._batches.late_at(now)))
         brief = self.state.runner is not None or self.state.times.leased_ahead
-        return handler_time.LOOK if brief else TICK
+        return soon if brief else late
 
     def _patience(self) -> float | None:
         """Return how many seconds to wait for an event; None: without limit."""
@@ -217,7 +220,7 @@ class Owner:
             return 0.0
         times = [one.resumes for one in self.state.sources if one.state is SourceState.PAUSED]
         if self.state.holds or self.state.deferrals:
-            times.append(self._looked + self._tick)
+            times.append(self._next_look(time.monotonic()))
         if self.state.phase is Phase.ENDING:
             times.append(self._until)
         if not times:
