@@ -7,7 +7,7 @@ import enum
 import uuid
 from dataclasses import dataclass
 
-from interlock import App, Reject
+from interlock import App, Reject, Run
 
 app = App()
 
@@ -35,6 +35,22 @@ async def note(text: str, one: uuid.UUID | None = None, colour: Colour = Colour.
 
 @app.task(name="shop.price", coalesce="price:{symbol}")
 def price(symbol: str, cents: int) -> None: ...
+
+
+@dataclass
+class Bill:
+    tenant: str
+    cents: int
+
+
+@app.task(
+    name="shop.bill",
+    keys="tenant:{bills.tenant}",
+    limit="bank:{bills.tenant}",
+    group="{bills.tenant}",
+    run=5,
+)
+def bill(bills: Run[Bill]) -> None: ...
 
 
 no_task = 3

@@ -11,6 +11,7 @@ import pytest
 
 from interlock.client.admin.operator import Operator
 from interlock.client.faces.queue import RemoteQueue
+from interlock.client.wire.records import Names, Stored
 from interlock.errors import LeaseLost, ShutDown
 from interlock.retry import Retry
 from tests.cli.conftest import Command, Said
@@ -255,6 +256,39 @@ def test_an_edited_call_is_requeued_with_the_keys_of_its_task(
     put = operator.peek(queue.name, said["new"])
     assert put is not None and (put.keys, put.shared) == ((b"order:2",), (b"day:2026-01-02",))
     assert msgspec.msgpack.decode(put.payload)["args"][0]["customer"] == "new"
+
+
+def test_an_edited_call_takes_the_limits_the_group_and_the_run_of_its_task(
+    cli: Command, queue: RemoteQueue[bytes], operator: Operator
+) -> None:
+    def requeued(*words: str) -> tuple[Said, Stored]:
+        bill = {"v": 1, "task": "shop.bill", "args": [{"tenant": "a", "cents": 1}]}
+        id = queue.put(
+            msgspec.msgpack.encode(bill), keys="tenant:a", limit="bank:a", group="a", run=9
+        )
+        queue.get().reject("bad")
+        said = cli("requeue", queue.name, id, *words, "--yes")
+        (put,) = operator.messages(queue.name)
+        operator.change("cancel", queue.name, put.id)
+        return said, put
+
+    args = ("--args", '[{"tenant": "b", "cents": 1}]')
+    said, put = requeued(*args, "--app", "tests.cli.sent_tasks:app")
+    assert "old names: limits bank:a, group a, run 9:\n" in said.out
+    assert "new names: limits bank:b, group b, run 5:shop.bill\n" in said.out
+    assert put.names == Names(("bank:b",), "b", "5:shop.bill")
+    # Stated keys say nothing of names, which stay unless they are stated too.
+    said, put = requeued(*args, "--new-key", "tenant:b")
+    assert put.names == Names(("bank:a",), "a", "9:") and "names" not in said.out
+    said, put = requeued("--new-limit", "two", "--new-limit", "one", "--new-group", "", "--json")
+    assert (put.keys, put.names) == ((b"tenant:a",), Names(("one", "two"), None, "9:"))
+    assert (said.json["limit"], said.json["group"], said.json["run"]) == (
+        ["one", "two"],
+        None,
+        "9:",
+    )
+    said, put = requeued("--new-limit", "")
+    assert put.names == Names((), "a", "9:")
 
 
 def test_editing_a_message_of_no_task_requires_its_keys(

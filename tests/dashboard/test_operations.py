@@ -17,6 +17,7 @@ from interlock.client.admin.operator import Operator
 from interlock.client.admin.server import Server
 from interlock.client.faces.client import Client, connect
 from interlock.client.faces.queue import RemoteQueue
+from interlock.client.wire.records import Names
 from interlock.dashboard.api import payload
 from interlock.worker.reports import announcing
 from tests.dashboard.conftest import AT_ONCE, Page, Serve
@@ -101,13 +102,14 @@ def test_a_call_is_edited_and_requeued(
     edited = {"args": [1, shown["args"][1], 4], "kwargs": {"who": "you", "now": True}}
     # No worker is there to compute the keys of what is edited.
     asked = page.post(path(queue, id, "keys"), edited)
-    assert (asked["old"], asked["new"]) == ({"keys": ["a"], "shared": ["b"]}, None)
+    none: dict[str, Any] = {"limit": [], "group": None, "run": None}
+    assert (asked["old"], asked["new"]) == ({"keys": ["a"], "shared": ["b"], **none}, None)
     assert "no worker" in page.post(path(queue, id, "requeue"), edited, 409)["error"]
-    stated = {"keys": ["c", {"base64": "/w=="}], "shared": ["d"]}
+    stated = {"keys": ["c", {"base64": "/w=="}], "shared": ["d"], "limit": ["x"], "run": "2:"}
     answer = page.post(path(queue, id, "requeue"), {**edited, **stated})
     found = operator.peek(queue.name, int(answer["id"]))
     assert found is not None and found.keys == (b"c", b"\xff") and found.shared == (b"d",)
-    assert found.priority == 9
+    assert (found.priority, found.names) == (9, Names(("x",), None, "2:"))
     put = msgspec.msgpack.decode(found.payload)
     assert put == {**body, "args": [1.0, data, 4], "kwargs": {"who": "you", "now": True}}
     assert isinstance(put["args"][0], float)
@@ -132,7 +134,10 @@ def test_an_edited_call_has_the_keys_of_the_tasks_rule(
     monkeypatch.setattr(announcing, "PERIOD", 0.05)
     app, name = App(url), f"pay{uuid.uuid4().hex}"
 
-    @app.task(queue=name, keys="account:{account}", shared=lambda account: "bank", result_ttl=60)
+    @app.task(
+        queue=name, keys="account:{account}", shared=lambda account: "bank", result_ttl=60,
+        limit="tenant:{account}", group="{account}",
+    )  # fmt: skip
     def pay(account: str) -> None:
         raise Reject("no")
 
@@ -145,8 +150,11 @@ def test_an_edited_call_has_the_keys_of_the_tasks_rule(
         # A worker that has not announced itself yet is not asked.
         while (asked := page.post(path(queue, job.id, "keys"), {"args": ["b"]}))["new"] is None:
             assert time.monotonic() < until, asked["why"]
-        assert asked["old"] == {"keys": ["account:a"], "shared": ["bank"]}
-        assert asked["new"] == {"keys": ["account:b"], "shared": ["bank"]}
+        for which, account in (("old", "a"), ("new", "b")):
+            assert asked[which] == {
+                "keys": [f"account:{account}"], "shared": ["bank"],
+                "limit": [f"tenant:{account}"], "group": account, "run": None,
+            }  # fmt: skip
         wrong = page.post(path(queue, job.id, "keys"), {"args": [1, 2]})
         assert "argument 'account' of pay()" in wrong["why"]
         worker.quiesce()
@@ -154,6 +162,7 @@ def test_an_edited_call_has_the_keys_of_the_tasks_rule(
         new = page.post(path(queue, job.id, "requeue"), {"args": ["b"]})["id"]
         found = operator.peek(name, int(new))
         assert found is not None and (found.keys, found.shared) == ((b"account:b",), (b"bank",))
+        assert found.names == Names(("tenant:b",), "b")
         operator.change("cancel", name, int(new))
     app.close()
 

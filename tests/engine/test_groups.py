@@ -284,6 +284,32 @@ def test_cancelled_messages_without_a_group_leave_its_turn_to_those_behind_them(
     assert queue.payloads(3) == ["free2", "grouped0", "free3"]
 
 
+def test_an_edited_dead_letter_takes_the_slots_and_the_turn_of_its_new_names(queue: Queue) -> None:
+    queue.call("configure", "CHANGE", "LIMITS", "bank:*=1")
+    queue.put(message("dies", limit="bank:a", group="a"))
+    (dead,) = queue.lease(1).messages
+    queue.settle(dead.reject())
+    queue.put(*[message(text, limit="bank:a", group="a") for text in ("first", "second")])
+    assert [one.payload for one in queue.lease(2).messages] == ["first"]
+    # The slot of bank:a is taken, and that of bank:b is free.
+    queue.call("requeue", dead.id, "edited", 0, 0, "bank:b", "b", "3:run")
+    assert [one.payload for one in queue.lease(2).messages] == ["edited"]
+    told = queue.call("scan", 0, 10)
+    assert told[told.index("RUN") + 1] == "3:run"
+    names = [told[at + 1] for at, part in enumerate(told) if part in ("LIMIT", "GROUP")]
+    assert sorted(names) == ["a", "a", "b", "bank:a", "bank:a", "bank:b"]
+
+
+def test_an_edited_dead_letter_loses_the_names_that_are_empty(queue: Queue) -> None:
+    queue.put(message("dies", limit="bank:a", group="a"))
+    (dead,) = queue.lease(1).messages
+    queue.settle(dead.reject())
+    queue.call("requeue", dead.id, "edited", 0, 0, "", "", "")
+    told = queue.call("scan", 0, 10)
+    assert not {"LIMIT", "GROUP", "RUN"} & set(told)
+    assert (queue.stats()["limited"], queue.stats()["groups"]) == (0, 0)
+
+
 def test_a_restored_message_and_a_dead_letter_keep_their_groups(queue: Queue) -> None:
     item = ["mark", "waiting", 1, 0, "", *message("one", group="acme")]
     queue.call("restore", 10**9, *item)

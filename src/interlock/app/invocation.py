@@ -13,6 +13,7 @@ from interlock.app.lifespan import Lifespan
 from interlock.app.middleware import Handling, Hooks
 from interlock.app.row import ROW, AnyOutbox
 from interlock.app.run import Run
+from interlock.client.wire.records import NewKeys
 from interlock.errors import PayloadError
 from interlock.failure import Expired
 from interlock.retry import Retry
@@ -74,15 +75,15 @@ class AppTasks:
         declared = [task.declared for task in self._tasks.values()]
         return any(one.run is not None and one.queue == queue for one in declared)
 
-    def keys_of(self, payload: bytes) -> tuple[list[bytes], list[bytes]]:
+    def keys_of(self, payload: bytes) -> NewKeys:
         """See ``interlock.worker.message.tasks.Tasks``."""
         read = envelope.read(payload)
         task = self._tasks.get(read.task)
         if task is None:
             raise UnknownTask(read.task)
         call = task.types.decode(read)
-        found = task.keys_of(*call.args, **call.kwargs)
-        return sorted(found.keys), sorted(found.shared)
+        found: NewKeys = task._handled_as(call.args, call.kwargs)
+        return found
 
     @property
     def plain(self) -> dict[bytes, PlainCall]:

@@ -24,8 +24,9 @@ from interlock.app.keyspec import KeySet, KeySpec, Rule, rule
 from interlock.app.middleware import Sending
 from interlock.app.parameters import Parameters
 from interlock.app.run import Run, check_signature
+from interlock.client.wire.records import Names, NewKeys
 from interlock.retry import Retry, Seconds, seconds, whole
-from interlock.runtime.concurrency import Behind, checked_behind, checked_run
+from interlock.runtime.concurrency import Behind, checked_behind, checked_run, run_text
 
 if TYPE_CHECKING:
     from interlock.app.app import App
@@ -277,6 +278,15 @@ class _Sendable(Generic[P, R]):
         self._limit_names(bound)
         self._group_of(bound)
         envelope.write(self.name, self.signature, args, kwargs, None, {})
+
+    def _handled_as(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewKeys:
+        """Return the keys and the names under which this call would be handled."""
+        bound = self._bound(args, kwargs)
+        keys, shared, _ = self._named(bound)
+        most = self.declared.run
+        run = None if most is None else run_text(most, self.name, "send()")
+        names = Names(tuple(self._limit_names(bound)), self._group_of(bound), run)
+        return NewKeys(tuple(sorted(keys)), tuple(sorted(shared)), names)
 
     def _group_of(self, bound: inspect.BoundArguments) -> str | None:
         if self._group is None:

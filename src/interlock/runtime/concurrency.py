@@ -250,6 +250,11 @@ def names_of(text: bytes) -> tuple[str, ...]:
     return tuple(text.decode(errors="surrogateescape").split(_BETWEEN)) if text else ()
 
 
+def joined_names(names: Iterable[str]) -> bytes:
+    """Return the text of names that ``names_of`` returned."""
+    return _BETWEEN.join(names).encode(errors="surrogateescape")
+
+
 def group_of(text: bytes) -> str | None:
     """Return the group of a message from its text, like ``names_of``; None: it has none."""
     return text.decode(errors="surrogateescape") or None

@@ -17,6 +17,9 @@ from tests.engine.naive.model import (
 )
 from tests.engine.naive.runs import RunsModel
 
+NAMES = ("LIMIT", "GROUP", "RUN")
+"""Options that a requeue may replace."""
+
 
 class OperatedModel(RunsModel):
     def configure(self, arguments: list[str]) -> list[str]:
@@ -119,9 +122,13 @@ class OperatedModel(RunsModel):
         entry = next((entry for entry in self.dead if str(entry.id) == id), None)
         if entry is None:
             return []
-        keys, shared = tuple(entry.exclusive), tuple(entry.shared)
+        keys, shared, kept = tuple(entry.exclusive), tuple(entry.shared), dict(entry.options)
         if exclusive:
-            keys, shared = rest[1 : 1 + int(exclusive)], rest[1 + int(exclusive) :]
+            middle = 1 + int(exclusive)
+            end = middle + int(rest[0])
+            keys, shared, names = rest[1:middle], rest[middle:end], rest[end:]
+            for name, text in zip(NAMES, names, strict=False):
+                kept[name] = text
             if (keys or shared) and entry.options.get("BARRIER") == "1":
                 raise Refused("BADARG")
         if self.sealed:
@@ -132,13 +139,11 @@ class OperatedModel(RunsModel):
             "BARRIER",
             "RESULT",
             "QUIET",
-            "LIMIT",
-            "GROUP",
             "BEHIND",
-            "RUN",
+            *NAMES,
             *POLICY,
         )
-        options = tuple((name, text) for name, text in entry.options.items() if name in stays)
+        options = tuple((name, text) for name, text in kept.items() if text and name in stays)
         spec = Spec(payload, keys, shared, options)
         self.room(1, len(payload), len(payload), [spec])
         self.dead.remove(entry)

@@ -172,6 +172,12 @@ WRONG: list[tuple[str, str, list[str]]] = [
         "restore",
         ["5", "w", "delayed", "1", "0", "", "p", "0", "0", "2", "COALESCE", "a", "DEBOUNCE", "1"],
     ),
+    ("BADARG", "requeue", ["5", "p", "0", "0", "a"]),
+    ("BADARG", "requeue", ["5", "p", "0", "0", "a", "b"]),
+    ("BADARG", "requeue", ["5", "p", "0", "0", "a", "b", "2:c", "d"]),
+    ("BADARG", "requeue", ["5", "p", "0", "0", "a\x1f", "", ""]),
+    ("BADARG", "requeue", ["5", "p", "0", "0", "", "a\x1fb", ""]),
+    ("BADARG", "requeue", ["5", "p", "0", "0", "", "", "1:a"]),
     ("BADARG", "forget", ["x"]),
     ("BADARG", "forget", ["5", "6"]),
     ("BADARG", "roots", ["-1", "5"]),
@@ -415,7 +421,13 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
         if chance() < 0.5:
             return []
         exclusive, shared = keys(), keys()
-        return [str(len(exclusive)), str(len(shared)), *exclusive, *shared]
+        return [str(len(exclusive)), str(len(shared)), *exclusive, *shared, *new_names()]
+
+    def new_names() -> list[str]:
+        if chance() < 0.3:
+            return []
+        named = (own[name] for name in ("LIMIT", "GROUP", "RUN"))
+        return [str(make()) if chance() < often else "" for often, make in named]
 
     on_message: dict[str, Callable[[], list[str]]] = {
         "cancel": list,

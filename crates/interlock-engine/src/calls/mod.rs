@@ -9,6 +9,7 @@ mod operate;
 pub(super) mod put;
 pub(super) mod read;
 mod replay;
+mod requeue;
 mod roots;
 pub(super) mod settle;
 

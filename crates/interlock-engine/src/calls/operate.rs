@@ -4,7 +4,8 @@ use interlock_core::key::KeyRef;
 use interlock_core::queue::calls::batch::Told;
 use interlock_core::queue::types::RevokeThen;
 
-use crate::calls::put::{room_is_kept, sealed, KEY_OVERHEAD};
+use crate::calls::put::KEY_OVERHEAD;
+use crate::calls::requeue::Edit;
 use crate::queue::declare;
 use crate::queue::declare::Durability;
 use crate::queue::results::End;
@@ -12,7 +13,6 @@ use crate::queue::shared::Context;
 use crate::queue::{Body, Queue, EMPTY};
 use crate::values::args::{refuse, Args, Read, Reader, What};
 use crate::values::reply;
-use crate::values::scratch::Payload;
 use crate::wire::codes::Code;
 use crate::wire::functions::Function;
 use crate::wire::limits::*;
@@ -297,7 +297,7 @@ impl Queue {
             s.carry(self.budget);
         }
         let (body, end) = match function {
-            Function::Requeue => return self.requeue(id, &edit, cx, out),
+            Function::Requeue => return self.requeue(id, edit, cx, out),
             Function::Discard => {
                 let dropped = s.discard(now, id);
                 self.weight -= dropped.as_ref().map_or(0, Body::weight);
@@ -336,121 +336,6 @@ impl Queue {
     /// Token of the lease that holds a message.
     fn token_of(&self, id: u64) -> Option<u64> {
         Some(self.scheduler.seen(id)?.lease?.0)
-    }
-
-    /// Puts a dead letter again, or one like it with another payload and other keys.
-    fn requeue(
-        &mut self,
-        id: u64,
-        edit: &Edit<'_>,
-        cx: &mut Context<'_>,
-        out: &mut Vec<u8>,
-    ) -> Read<()> {
-        let Some(dead) = self.scheduler.dead_letter(id) else {
-            reply::array(out, 0);
-            return Ok(());
-        };
-        if dead.barrier && edit.keys.as_ref().is_some_and(|keys| keys.count() > 0) {
-            let text = format_args!("id {id} is a barrier, which takes no keys");
-            return refuse(Code::BadArgument, "requeue", text);
-        }
-        if self.sealed {
-            return Err(sealed("requeue"));
-        }
-        let body = &dead.payload;
-        let bytes = edit.payload.map_or(body.data.len(), <[u8]>::len) as u64;
-        let beside = edit.keys.as_ref().map_or(body.data.beside, |keys| {
-            let had = dead.keys.iter().map(|(key, _)| key.as_bytes().len() as u32 + KEY_OVERHEAD);
-            body.data.beside.saturating_sub(had.sum()) + keys.weight()
-        });
-        // The bytes that come to those which its record has taken so far count as well.
-        let weight = bytes + u64::from(beside);
-        let edited =
-            edit.payload.map(|data| Body { data: Payload::new(data, beside), result: body.result });
-        self.too_large(1, bytes, "requeue")?;
-        if self.scheduler.is_attentive() {
-            let refs = |shared: bool| -> Vec<KeyRef<'_>> {
-                let keys = dead.keys.iter().filter(|(_, s)| *s == shared);
-                keys.map(|(key, _)| KeyRef::new(key.as_bytes())).collect()
-            };
-            let could = match &edit.keys {
-                Some(keys) => self.scheduler.could_park(dead.behind, &keys.exclusive, &keys.shared),
-                None => self.scheduler.could_park(dead.behind, &refs(false), &refs(true)),
-            };
-            self.room_to_park(if could { (1, bytes) } else { (0, 0) }, "requeue")?;
-        }
-        if let Some(refused) = self.no_room(1, bytes, "requeue") {
-            return Err(refused);
-        }
-        if self.keeps_room(None) {
-            return Err(room_is_kept("requeue"));
-        }
-        if weight > cx.free() {
-            return Err(cx.out_of_memory(weight, "requeue"));
-        }
-        if let Some(body) = edited {
-            self.weight += body.weight();
-            let was = self.scheduler.edit_dead(id, body);
-            self.weight -= was.as_ref().map_or(0, Body::weight);
-        }
-        if let Some(keys) = &edit.keys {
-            self.scheduler.rekey_dead(id, &keys.exclusive, &keys.shared);
-        }
-        self.scheduler.carry(self.budget);
-        let new = self.scheduler.requeue(cx.now, id).ok().flatten().expect("it is there, and room");
-        self.took_room(true, None);
-        self.note_cancelled();
-        reply::array(out, 1);
-        reply::number(out, new);
-        Ok(())
-    }
-}
-
-/// The parts of a dead letter that a requeue replaces.
-#[derive(Default)]
-struct Edit<'a> {
-    payload: Option<&'a [u8]>,
-    keys: Option<NewKeys<'a>>,
-}
-
-struct NewKeys<'a> {
-    exclusive: Vec<KeyRef<'a>>,
-    shared: Vec<KeyRef<'a>>,
-}
-
-impl<'a> Edit<'a> {
-    fn read<A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<Self> {
-        if !from.more() {
-            return Ok(Edit::default());
-        }
-        let payload = Some(from.text(MAX_PAYLOAD, || "payload".into())?);
-        let keys = if from.more() { Some(NewKeys::read(from)?) } else { None };
-        Ok(Edit { payload, keys })
-    }
-}
-
-impl<'a> NewKeys<'a> {
-    fn read<A: Args + ?Sized>(from: &mut Reader<'a, A>) -> Read<Self> {
-        let exclusive = from.natural(0, MAX_KEYS, || "exclusive".into())?;
-        let shared = from.natural(0, MAX_KEYS, || "shared".into())?;
-        if exclusive + shared > MAX_KEYS {
-            let text = format_args!("are {}; at most {MAX_KEYS}", exclusive + shared);
-            return from.bad(|| "keys".into(), text);
-        }
-        let mut keys = |count: u64, name: &str| -> Read<Vec<KeyRef<'a>>> {
-            (1..=count).map(|k| key(from, || format!("{name}[{k}]"))).collect()
-        };
-        Ok(NewKeys { exclusive: keys(exclusive, "exclusive")?, shared: keys(shared, "shared")? })
-    }
-
-    fn count(&self) -> usize {
-        self.exclusive.len() + self.shared.len()
-    }
-
-    /// Bytes that they take of the bound on memory.
-    fn weight(&self) -> u32 {
-        let keys = self.exclusive.iter().chain(&self.shared);
-        keys.map(|key| key.bytes.len() as u32 + KEY_OVERHEAD).sum()
     }
 }
 

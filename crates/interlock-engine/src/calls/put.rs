@@ -2,7 +2,7 @@
 
 pub mod options;
 mod restore;
-mod said;
+pub(super) mod said;
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -64,13 +64,9 @@ impl Message<'_> {
     /// Bytes that its record takes beside its payload; a dedup string is counted where it is kept.
     fn beside(&self) -> u32 {
         let said = self.said.as_ref().map_or(0, |said| {
-            let with = |text: &[u8], beside| match text.len() as u32 {
-                0 => 0,
-                bytes => bytes + beside,
-            };
             let policy = if said.retry.is_some() { OF_A_POLICY } else { 0 };
-            let named = with(said.group, OF_A_GROUP) + with(said.coalesce.name, OF_A_NAME);
-            policy + with(&said.limit, OF_LIMITS) + named + with(said.run, OF_A_RUN)
+            let names = beside_names(&said.limit, said.group, said.run);
+            policy + names + with(said.coalesce.name, OF_A_NAME)
         });
         OVERHEAD as u32 + self.key_bytes + said
     }
@@ -89,6 +85,18 @@ impl Message<'_> {
     fn after(&self) -> Option<&str> {
         self.said.as_ref()?.after.as_deref()
     }
+}
+
+/// Bytes that the names of a message take beside its payload.
+pub(super) fn beside_names(limit: &[u8], group: &[u8], run: &[u8]) -> u32 {
+    with(limit, OF_LIMITS) + with(group, OF_A_GROUP) + with(run, OF_A_RUN)
+}
+
+fn with(text: &[u8], beside: u32) -> u32 {
+    if text.is_empty() {
+        return 0;
+    }
+    text.len() as u32 + beside
 }
 
 /// Lists that are not in use.

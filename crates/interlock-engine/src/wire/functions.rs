@@ -41,7 +41,7 @@ pub enum Function {
     Skip,
     /// `il1_bury ID`.
     Bury,
-    /// `il1_requeue ID [PAYLOAD [EXCLUSIVE SHARED [KEY ...] [KEY ...]]]`.
+    /// `il1_requeue ID [PAYLOAD [EXCLUSIVE SHARED [KEY ...] [KEY ...] [LIMIT GROUP RUN]]]`.
     Requeue,
     /// `il1_discard ID`.
     Discard,

@@ -98,7 +98,7 @@ pub const OF_FCALL: &[Command] = &[
         OPERATE,
         "Requeues a dead letter",
         "O(N) of its keys",
-        &[ID, ONE_PAYLOAD, ONE_EXCLUSIVE, ONE_SHARED, ANY_KEY],
+        &[ID, ONE_PAYLOAD, ONE_EXCLUSIVE, ONE_SHARED, ANY_KEY, ONE_LIMIT, ONE_GROUP, ONE_RUN],
     ),
     function("fcall|il1_discard", OPERATE, "Drops a dead letter", "O(N) of its keys", &[ID]),
     function("fcall|il1_forget", OPERATE, "Drops a kept result", "O(1)", &[ID]),
@@ -358,11 +358,17 @@ const ONE_EXCLUSIVE: Argument =
     Argument { name: "exclusive", kind: "string", flags: &["optional"], ..ARGUMENT };
 const ONE_FORCE: Argument =
     Argument { name: "force", kind: "string", flags: &["optional"], ..ARGUMENT };
+const ONE_GROUP: Argument =
+    Argument { name: "group", kind: "string", flags: &["optional"], ..ARGUMENT };
 const ONE_ID: Argument = Argument { name: "id", kind: "string", flags: &["optional"], ..ARGUMENT };
 const ONE_KEY: Argument =
     Argument { name: "key", kind: "string", flags: &["optional"], ..ARGUMENT };
+const ONE_LIMIT: Argument =
+    Argument { name: "limit", kind: "integer", flags: &["optional"], ..ARGUMENT };
 const ONE_PAYLOAD: Argument =
     Argument { name: "payload", kind: "string", flags: &["optional"], ..ARGUMENT };
+const ONE_RUN: Argument =
+    Argument { name: "run", kind: "string", flags: &["optional"], ..ARGUMENT };
 const ONE_SHARED: Argument =
     Argument { name: "shared", kind: "string", flags: &["optional"], ..ARGUMENT };
 const ONE_TOKEN: Argument =

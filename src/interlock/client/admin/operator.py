@@ -347,7 +347,8 @@ class Operator:
 
         Args:
             payload: replaces its own. Default: as it was.
-            keys: replace its own; only together with `payload`. Default: as they were.
+            keys: replace its own, and its limits, group and run if they are stated; only together
+                with `payload`. Default: as they were.
 
         Returns its new id, None if there is no such dead letter.
         """

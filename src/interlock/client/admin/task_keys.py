@@ -1,4 +1,4 @@
-"""The keys of a task's call: computed by a worker whose app declares the task.
+"""The keys and names of a task's call: computed by a worker whose app declares the task.
 
 Only the program knows the rule. The request goes through the engine, as for stacks, and the worker
 answers with its next announcement.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from interlock.client.admin.answers import answers
-from interlock.client.wire.records import NewKeys
+from interlock.client.wire.records import Names, NewKeys
 
 if TYPE_CHECKING:
     from interlock.client.admin.operator import Operator
@@ -72,7 +72,8 @@ def _keys(answer: dict[str, Any]) -> NewKeys | None:
             tuple(base64.b64decode(key, validate=True) for key in answer[name])
             for name in ("keys", "shared")
         )
-        return NewKeys(exclusive, shared)
+        # A worker of an earlier release states no names, and the message keeps what it had.
+        return NewKeys(exclusive, shared, Names.of_json(answer))
     return None
 
 

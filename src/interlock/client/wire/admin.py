@@ -243,13 +243,14 @@ def requeue(
     keys: NewKeys | None = None,
     again: bool = True,
 ) -> Request[int | None]:
-    """Requeue a dead letter, or a copy with another payload and, with that, other keys.
+    """Requeue a dead letter, or a copy with another payload and, with that, other keys and names.
 
     Return its new id, None if the dead letter does not exist.
     """
     edited: tuple[Argument, ...] = () if payload is None else (payload,)
     if keys is not None:
         edited += (len(keys.exclusive), len(keys.shared), *keys.exclusive, *keys.shared)
+        edited += () if keys.names is None else keys.names.texts()
     reply = yield from call("requeue", id, *edited, again=again)
     return number(reply) if reply else None
 

@@ -7,12 +7,69 @@ encodes its payloads. Times are whole µs, as on the wire, so that copies are ex
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from interlock.client.wire.failures import Failures, newest_line
-from interlock.runtime.concurrency import Behind, group_of, names_of
+from interlock.runtime.concurrency import (
+    Behind,
+    group_of,
+    group_text,
+    joined_names,
+    names_of,
+    names_text,
+    run_text,
+)
 from interlock.runtime.limits import MAX_KEYS_ON_REDIS
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The limits, the group and the run of a message. Names that are not UTF-8 have lone
+    surrogates."""
+
+    limit: tuple[str, ...] = ()
+    group: str | None = None
+    run: str | None = None
+    """Its number of messages and its label, ``N:LABEL``."""
+
+    def texts(self) -> tuple[bytes, bytes, bytes]:
+        """Return them in the form of the engines, empty for none."""
+        group, run = (
+            (text or "").encode(errors="surrogateescape") for text in (self.group, self.run)
+        )
+        return joined_names(self.limit), group, run
+
+    def as_json(self) -> dict[str, Any]:
+        """Return them for JSON, as ``of_json`` reads them."""
+        return {"limit": list(self.limit), "group": self.group, "run": self.run}
+
+    @classmethod
+    def of_json(cls, given: Mapping[str, Any]) -> Names | None:
+        """Read them from JSON; None if they are not stated.
+
+        Raises:
+            TypeError, ValueError: a value is of a wrong type or may not be a name.
+        """
+        if not given.keys() & {"limit", "group", "run"}:
+            return None
+        limit, group, run = given.get("limit") or (), given.get("group"), given.get("run")
+        if run is not None:
+            most, colon, label = run.partition(":") if isinstance(run, str) else ("", "", "")
+            if not (most.isdecimal() and colon):
+                raise ValueError(f"run is {run!r}; allowed: N:LABEL, such as 100:pay")
+            run = run_text(int(most), label, "requeue()")
+        names = names_text(limit, "requeue()") if limit else ""
+        return cls(
+            names_of(names.encode()),
+            None if group is None else group_text(group, "requeue()"),
+            run,
+        )
+
+    def __str__(self) -> str:
+        named = ("limits", ", ".join(self.limit)), ("group", self.group), ("run", self.run)
+        return ", ".join(f"{what} {text}" for what, text in named if text) or "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +78,8 @@ class NewKeys:
 
     exclusive: tuple[bytes, ...] = ()
     shared: tuple[bytes, ...] = ()
+    names: Names | None = None
+    """Its limits, group and run; None: as they were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +130,16 @@ class Stored:
     def group(self) -> str | None:
         """Its group."""
         return group_of(self.options.get("GROUP", b""))
+
+    @property
+    def names(self) -> Names:
+        """Its limits, group and run."""
+        run = self.options.get("RUN")
+        return Names(
+            self.limit,
+            self.group,
+            None if run is None else run.decode(errors="surrogateescape"),
+        )
 
     @property
     def coalesce(self) -> bytes | None:

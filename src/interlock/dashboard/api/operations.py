@@ -10,7 +10,7 @@ from typing import Any, Literal
 from interlock.client.admin.operator import Operator
 from interlock.client.admin.task_keys import ask_workers
 from interlock.client.request import Argument
-from interlock.client.wire.records import NewKeys, Stored
+from interlock.client.wire.records import Names, NewKeys, Stored
 from interlock.dashboard.api import payload
 from interlock.dashboard.api.call import Call, Route
 from interlock.dashboard.api.messages import Keep, anchor, matching
@@ -27,6 +27,8 @@ EDITED = ("args", "kwargs", "text")
 """The parts of a payload that may be edited."""
 STATED = ("keys", "shared")
 """The keys of an edited message, if no rule computes them."""
+NAMED = ("limit", "group", "run")
+"""Its names, stated next to the keys."""
 CHOSEN = ("task", "error", "key", "group", "after", "until")
 """Filters of dead letters, and the place where a request continues."""
 PATIENCE = 1.0
@@ -50,7 +52,7 @@ def _change(function: str) -> Route:
 
 async def requeue(call: Call) -> dict[str, Any]:
     """Requeue a dead letter, unchanged or edited."""
-    queue, id, given = call.queue, message_id(call.names[1]), call.json(*EDITED, *STATED)
+    queue, id, given = call.queue, message_id(call.names[1]), call.json(*EDITED, *STATED, *NAMED)
     return await call.access.run(_requeue, queue, id, given)
 
 
@@ -59,8 +61,9 @@ def _requeue(operator: Operator, queue: str, id: int, given: dict[str, Any]) -> 
     if given:
         letter = _letter(operator, queue, id)
         edited = payload.edited(letter.payload, given) if _edits(given) else letter.payload
-        if any(name in given for name in STATED):
-            keys = NewKeys(*(listed(given.get(name) or [], name) for name in STATED))
+        if any(name in given for name in (*STATED, *NAMED)):
+            exclusive, shared = (listed(given.get(name) or [], name) for name in STATED)
+            keys = NewKeys(exclusive, shared, _names(given))
         else:
             keys, why = _computed(operator, queue, edited)
             if keys is None:
@@ -73,8 +76,15 @@ def _requeue(operator: Operator, queue: str, id: int, given: dict[str, Any]) -> 
     return {"changed": new is not None, "id": None if new is None else str(new)}
 
 
+def _names(given: dict[str, Any]) -> Names | None:
+    try:
+        return Names.of_json(given)
+    except (TypeError, ValueError) as error:
+        raise Refusal(400, str(error)) from None
+
+
 async def edited_keys(call: Call) -> dict[str, Any]:
-    """Return the keys of a dead letter, and its keys as edited."""
+    """Return the keys and names of a dead letter, and as edited."""
     queue, id, given = call.queue, message_id(call.names[1]), call.json(*EDITED)
     return await call.access.run(_edited_keys, queue, id, given)
 
@@ -83,7 +93,7 @@ def _edited_keys(operator: Operator, queue: str, id: int, given: dict[str, Any])
     letter = _letter(operator, queue, id)
     keys, text = _computed(operator, queue, payload.edited(letter.payload, given))
     return {
-        "old": _told(NewKeys(letter.keys, letter.shared)),
+        "old": _told(NewKeys(letter.keys, letter.shared, letter.names)),
         "new": None if keys is None else _told(keys),
         "by" if keys else "why": text,
         "barrier": "BARRIER" in letter.options,
@@ -110,8 +120,9 @@ def _computed(operator: Operator, queue: str, edited: bytes) -> tuple[NewKeys | 
 
 
 def _told(keys: NewKeys) -> dict[str, Any]:
-    """Return keys for JSON: text where they are UTF-8, else an object with `base64`."""
-    return {"keys": [*map(_key, keys.exclusive)], "shared": [*map(_key, keys.shared)]}
+    """Return keys for JSON, text where they are UTF-8, else an object with `base64`; and names."""
+    told = {"keys": [*map(_key, keys.exclusive)], "shared": [*map(_key, keys.shared)]}
+    return told if keys.names is None else told | keys.names.as_json()
 
 
 def _key(key: bytes) -> str | dict[str, str]:

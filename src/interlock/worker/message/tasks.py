@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
+from interlock.client.wire.records import NewKeys
 from interlock.errors import InterlockError
 from interlock.retry import Retry
 from interlock.worker.message.execution import Invocation, TaskLease
@@ -76,11 +77,11 @@ class Tasks(Protocol):
         """Return the scope to hold around all handlers: with the hooks of the ``worker``, with
         those of each ``process`` that runs handlers. None: there is no scope."""
 
-    def keys_of(self, payload: bytes) -> tuple[list[bytes], list[bytes]]:
-        """Return the exclusive and the shared keys that a send of this call would give it.
+    def keys_of(self, payload: bytes) -> NewKeys:
+        """Return the keys, limits, group and run that a send of this call would give it.
 
         Raises NotHere if another worker may know the task, and PayloadError, TypeError or
-        ValueError if the arguments do not yield keys; the program's key function may raise
+        ValueError if the arguments do not yield them; the program's key function may raise
         anything.
         """
 

@@ -177,12 +177,16 @@ class Announcing:
         ).start()
 
     def _tell_keys(self, number: str, asked: Any) -> None:
-        """Answer with the keys that this app derives for a call; bytes are in base64."""
+        """Answer with the keys and the names that this app derives for a call; keys are in
+        base64."""
         try:
             payload = base64.b64decode(asked["payload"], validate=True)
-            both = self._worker._owner.state.tasks.keys_of(payload)
+            found = self._worker._owner.state.tasks.keys_of(payload)
+            both = (found.exclusive, found.shared)
             keys, shared = ([base64.b64encode(key).decode() for key in some] for some in both)
             answer: dict[str, Any] = {"keys": keys, "shared": shared}
+            if found.names is not None:
+                answer |= found.names.as_json()
             if len(json.dumps(answer)) > MOST_OF_ANSWER:
                 answer = {"error": f"its {len(keys) + len(shared)} keys do not fit in an answer"}
         except NotHere as error:

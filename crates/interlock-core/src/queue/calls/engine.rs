@@ -292,6 +292,11 @@ impl<P> Scheduler<P> {
         self.dead.set_keys(id, keys);
     }
 
+    /// Replaces the limit names, joined, the group and the run of a dead letter; empty: none.
+    pub fn rename_dead(&mut self, id: u64, limit: Vec<u8>, group: &[u8], run: &[u8]) {
+        self.dead.set_names(id, limit, group.to_vec(), run.to_vec());
+    }
+
     /// From now on, or no longer, the ids of messages that were settled are noted.
     pub fn note_ended(&mut self, notes: bool) {
         self.engine.notes_settled = notes;

@@ -142,6 +142,15 @@ impl<P> DeadLetters<P> {
         self.by_key.extend(dead.keys.iter().map(|(key, _)| (key.clone(), order)));
     }
 
+    /// Replaces the limit names, the group and the run.
+    pub fn set_names(&mut self, id: u64, limit: Vec<u8>, group: Vec<u8>, run: Vec<u8>) {
+        let Some(order) = self.order_of.get(&id) else { return };
+        let Some(dead) = self.letters.get_mut(order) else { return };
+        self.bytes -= dead.texts();
+        (dead.limit, dead.group, dead.run) = (limit, group, run);
+        self.bytes += dead.texts();
+    }
+
     pub fn remove(&mut self, id: u64) -> Option<Dead<P>> {
         let order = self.order_of.remove(&id)?;
         let dead = self.letters.remove(&order)?;

@@ -150,7 +150,7 @@ impl<'a> Said<'a> {
 }
 
 /// Reads the group of a message.
-fn group<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, what: impl What) -> Read<&'a [u8]> {
+pub fn group<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, what: impl What) -> Read<&'a [u8]> {
     let text = from.text(MAX_TEXT, what)?;
     if text.is_empty() {
         return from.bad(what, "is empty");
@@ -162,7 +162,7 @@ fn group<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, what: impl What) -> Rea
 }
 
 /// Reads the run of a message: `N:LABEL`, returned without leading zeros.
-fn run<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, what: impl What) -> Read<&'a [u8]> {
+pub fn run<'a, A: Args + ?Sized>(from: &mut Reader<'a, A>, what: impl What) -> Read<&'a [u8]> {
     let text = from.text(MAX_RUN, what)?;
     if text.is_empty() {
         return from.bad(what, "is empty");
@@ -189,7 +189,7 @@ fn coalescing_name<'a, A: Args + ?Sized>(
 }
 
 /// Reads the limit names of a message.
-fn limit_names<A: Args + ?Sized>(from: &mut Reader<'_, A>, what: impl What) -> Read<Vec<u8>> {
+pub fn limit_names<A: Args + ?Sized>(from: &mut Reader<'_, A>, what: impl What) -> Read<Vec<u8>> {
     let text = from.text(MAX_TEXT, what)?;
     if text.is_empty() {
         return from.bad(what, "is empty");

@@ -57,8 +57,9 @@ def add_to(commands: Any) -> None:
         "requeue dead letters",
         (ALL, KEY, YES, *EDIT),
         about="Each becomes a new message behind all others, at its first attempt. With one ID, "
-        "--args, --kwargs or --payload edit the message. Its keys are then computed from the "
-        "edited call by the task's rule, by --app or by a worker, or are those that you give.",
+        "--args, --kwargs or --payload edit the message. Its keys, limits and group are then "
+        "computed from the edited call by the task's rule, by --app or by a worker, or are those "
+        "that you give.",
         ids="[ID]",
     )
 

@@ -1,9 +1,10 @@
-"""`interlock queue requeue ID --args JSON`: an edited dead letter and its new keys."""
+"""`interlock queue requeue ID --args JSON`: an edited dead letter, its new keys and names."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import Flag
@@ -14,7 +15,7 @@ from interlock.cli.tables import printable
 
 if TYPE_CHECKING:
     from interlock.client.admin.operator import Operator
-    from interlock.client.wire.records import NewKeys
+    from interlock.client.wire.records import Names, NewKeys
 
 FLAGS = (
     Flag("--args", "edit: the arguments of the call, a JSON list", "JSON"),
@@ -26,17 +27,21 @@ FLAGS = (
          many=True),
     Flag("--new-shared", "the same for a shared key", "KEY", many=True),
     Flag("--no-keys", "the edited message has no keys"),
+    Flag("--new-limit", "a limit name of the message, in place of those it would have; repeatable; "
+         "an empty one: no limits", "NAME", many=True),
+    Flag("--new-group", "its group; empty: none", "NAME"),
 )  # fmt: skip
 
 
 def is_wanted(given: argparse.Namespace) -> bool:
     """Return whether the message is changed before it is requeued."""
-    edits = (given.args, given.kwargs, given.payload)
-    return any(one is not None for one in edits) or given.app is not None or _states(given)
+    edits = (given.args, given.kwargs, given.payload, given.app, given.new_limit, given.new_group)
+    return any(one is not None for one in edits) or _states(given)
 
 
 def requeue(operator: Operator, given: argparse.Namespace) -> int:
     """Requeue one dead letter with the edits, after old and new keys were confirmed."""
+    from interlock.client.wire.records import NewKeys
     from interlock.dashboard.api import payload
     from interlock.dashboard.refusal import Refusal
 
@@ -49,7 +54,11 @@ def requeue(operator: Operator, given: argparse.Namespace) -> int:
     try:
         wanted = _edits(given)
         edited = payload.edited(letter.payload, wanted) if wanted else letter.payload
-        keys, by = _keys(operator, given, edited)
+        if wanted or given.app or _states(given):
+            keys, by = _keys(operator, given, edited)
+        else:
+            keys, by = NewKeys(letter.keys, letter.shared), "as they were"
+        names = _names(given, letter.names if keys is None else keys.names or letter.names)
     except (Refusal, ValueError) as error:
         return _wrong(str(error))
     if keys is None:
@@ -61,16 +70,34 @@ def requeue(operator: Operator, given: argparse.Namespace) -> int:
     new = show.keys_text(keys.exclusive, keys.shared) or "none"
     if not given.json:
         print(f"old keys: {old}\nnew keys: {new} ({printable(by)})", flush=True)
+        if names != letter.names:
+            print(f"old names: {printable(str(letter.names))}", flush=True)
+            print(f"new names: {printable(str(names))}", flush=True)
     if code := refused(given, f"requeue dead letter {id} of {given.queue} with keys {new}"):
         return code
+    # Unchanged names are not sent, so that an earlier server takes the call.
+    keys = replace(keys, names=None if names == letter.names else names)
     put = operator.requeue(given.queue, id, edited, keys)
     if given.json:
         named = {"keys": keys.exclusive, "shared": keys.shared}
         told = {name: [show.as_json(key) for key in some] for name, some in named.items()}
-        emit({"id": id, "new": put, **told})
+        emit({"id": id, "new": put, **told, **names.as_json()})
     elif put is not None:
         print(f"{id}  requeued as {put}")
     return 0 if put is not None else failed(f"there is no dead letter {id} in {given.queue}")
+
+
+def _names(given: argparse.Namespace, found: Names) -> Names:
+    """Return the names of the edited message: the rule's, but for those that were given."""
+    from interlock.runtime.concurrency import group_text, names_of, names_text
+
+    if given.new_limit is not None:
+        text = names_text(list(filter(None, given.new_limit)), "--new-limit")
+        found = replace(found, limit=names_of(text.encode()))
+    if given.new_group is not None:
+        group = group_text(given.new_group, "--new-group") if given.new_group else None
+        found = replace(found, group=group)
+    return found
 
 
 def _keys(
@@ -84,7 +111,8 @@ def _keys(
     if _states(given):
         names = (given.new_key or (), given.new_shared or ())
         stated = (tuple(key.encode(errors="surrogateescape") for key in some) for some in names)
-        return NewKeys(*stated), "stated"
+        exclusive, shared = stated
+        return NewKeys(exclusive, shared), "stated"
     if task_of(edited) is None:
         return None, "it is not a call of a task, so no rule gives its keys"
     if given.app is None:
@@ -98,7 +126,6 @@ def _of_app(reference: str, edited: bytes) -> NewKeys:
     import sys
 
     from interlock.app.app import App
-    from interlock.client.wire.records import NewKeys
     from interlock.errors import InterlockError
     from interlock.worker.message.tasks import NotHere
     from interlock.worker.process.app_reference import NoApp, load
@@ -107,7 +134,8 @@ def _of_app(reference: str, edited: bytes) -> NewKeys:
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        return NewKeys(*map(tuple, load(reference, App)._as_tasks().keys_of(edited)))
+        found: NewKeys = load(reference, App)._as_tasks().keys_of(edited)
+        return found
     except NotHere as error:
         raise ValueError(f"{reference}: the message {error}") from None
     except (NoApp, InterlockError, TypeError) as error:

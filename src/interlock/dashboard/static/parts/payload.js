@@ -85,9 +85,12 @@ export function editor(queue, id, payload, done) {
 async function confirmedKeys({ old, new: computed, by, why, barrier }) {
   const text = (key) => (typeof key === "string" ? key : `base64 ${key.base64}`);
   const told = ({ keys, shared }) => [...keys.map(text), ...shared.map((key) => `${text(key)} (shared)`)].join(", ") || "no keys";
+  const named = ({ limit, group, run }) => [limit?.length ? `limits ${limit.join(", ")}` : "", group ? `group ${group}` : "", run ? `run ${run}` : ""].filter(Boolean).join(", ") || "none";
   const before = ["Old keys", h("code", {}, told(old))];
   if (computed) {
-    const content = h("div", { class: "stack" }, pairs([before, ["New keys", h("code", {}, told(computed))]]),
+    const changed = computed.limit && named(old) !== named(computed);
+    const names = changed ? [["Old limits and group", h("code", {}, named(old))], ["New limits and group", h("code", {}, named(computed))]] : [];
+    const content = h("div", { class: "stack" }, pairs([before, ["New keys", h("code", {}, told(computed))], ...names]),
       h("p", { class: "soft" }, `Computed by worker ${by} with the task's own rule.`));
     return (await confirmed("Requeue with these keys?", content, "Requeue")) ? computed : null;
   }

@@ -1,6 +1,6 @@
--- il1_requeue: id [payload [exclusive shared [key...] [key...]]]
--- Puts a dead letter again, as a new message (clause 10), or one like it with another payload and other
--- keys. Answers its new id; nothing if there is no such dead letter. No allow-oom: it is a put.
+-- il1_requeue: id [payload [exclusive shared [key...] [key...] [limit group run]]]
+-- Puts a dead letter again, as a new message (clause 10), or one like it with another payload, other keys
+-- and other names. Answers its new id; nothing if there is no such dead letter. No allow-oom: it is a put.
 
 local function take_new_keys(from)
   local exclusive = take.whole(from, 0, MAX_KEYS, 'exclusive')
@@ -14,10 +14,25 @@ local function take_new_keys(from)
   return keys
 end
 
+-- An empty text removes the name.
+local function take_name(from, most, name, check)
+  local text = take.text(from, most, name)
+  return text ~= '' and check(from, text, name)
+end
+
+local function take_new_names(from)
+  return {
+    LIMIT = take_name(from, MAX_TEXT, 'LIMIT', limit_names.sort) or nil,
+    GROUP = take_name(from, MAX_TEXT, 'GROUP', limit_names.check_group) or nil,
+    RUN = take_name(from, MAX_RUN, 'RUN', limit_names.check_run) or nil,
+  }
+end
+
 register('requeue', function(q, from)
   local id = take.number(from, 'id')
   local edited = more(from) and take.text(from, MAX_PAYLOAD, 'payload')
   local keys = more(from) and take_new_keys(from)
+  local names = more(from) and take_new_names(from)
   take_end(from)
   local c = begin(q)
   local text = redis_call('HGET', q.x, id)
@@ -31,6 +46,9 @@ register('requeue', function(q, from)
       refuse_now(q, 'BADARG', '%s: id %s is a barrier, which takes no keys', from.called, id)
     end
     dead.exclusive, dead.shared = keys.exclusive, keys.shared
+  end
+  if names then
+    dead.extras.LIMIT, dead.extras.GROUP, dead.extras.RUN = names.LIMIT, names.GROUP, names.RUN
   end
   refuse_sealed(q, from)
   local payload = edited or dead.outside and redis_call('HGET', q.y, id) or dead.payload

@@ -21,15 +21,6 @@ end
 -- Options that are not kept as they were named.
 local FIELDS_OF = { DELAY = 'delay', COALESCE = 'coalesce', DEBOUNCE = 'debounce', WITHIN = 'within' }
 
--- The number and the label of a run (clause 30).
-local function canonical_run(from, i, text)
-  local most, label = string_match(text, '^0*([1-9]%d*)(:.*)$')
-  if not most or #most > 4 or to_number(most) < 2 or to_number(most) > MAX_BATCH then
-    bad(from, 'messages[%d].RUN', i, 'is not N:LABEL with N from 2 to 1,024')
-  end
-  return most .. label
-end
-
 local function take_own(from, i, m, given)
   local name = take.argument(from, 'messages[%d].options', i)
   local own, value = OWN[name], nil
@@ -56,15 +47,12 @@ local function take_own(from, i, m, given)
     from.after = from.after or {}
     from.after[#from.after + 1] = value
   elseif name == 'LIMIT' then
-    m.limit = limit_names.sort(from, value, i)
+    m.limit = limit_names.sort(from, value, 'messages[%d].LIMIT', i)
   elseif name == 'RUN' then
     m.extras = m.extras or {}
-    m.extras.RUN = canonical_run(from, i, value)
+    m.extras.RUN = limit_names.check_run(from, value, 'messages[%d].RUN', i)
   elseif name == 'GROUP' then
-    if string_find(value, '\31', 1, true) then
-      bad(from, 'messages[%d].GROUP', i, 'has the byte 0x1F')
-    end
-    m.group = value
+    m.group = limit_names.check_group(from, value, 'messages[%d].GROUP', i)
   elseif value ~= own.default then
     m.extras = m.extras or {}
     m.extras[name] = value

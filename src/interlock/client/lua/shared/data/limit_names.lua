@@ -94,8 +94,8 @@ function limit_names.take_limits(from, option)
   return table_concat(names, '\31')
 end
 
--- The limit names of a message, sorted, each once.
-function limit_names.sort(from, text, i)
+-- The limit names of a message, sorted, each once; `what` names the argument in an error.
+function limit_names.sort(from, text, what, i)
   if not string_find(text, '\31', 1, true) then
     return text
   end
@@ -103,15 +103,32 @@ function limit_names.sort(from, text, i)
   table.sort(given, limit_names.below)
   for _, name in ipairs(given) do
     if name == '' then
-      bad(from, 'messages[%d].LIMIT', i, 'has an empty name')
+      bad(from, what, i, 'has an empty name')
     elseif name ~= names[#names] then
       names[#names + 1] = name
     end
   end
   if #given > MAX_LIMIT_NAMES then
-    bad(from, 'messages[%d].LIMIT', i, string_format('has %d names; at most %d', #given, MAX_LIMIT_NAMES))
+    bad(from, what, i, string_format('has %d names; at most %d', #given, MAX_LIMIT_NAMES))
   end
   return table_concat(names, '\31')
+end
+
+-- The group of a message.
+function limit_names.check_group(from, text, what, i)
+  if string_find(text, '\31', 1, true) then
+    bad(from, what, i, 'has the byte 0x1F')
+  end
+  return text
+end
+
+-- The number and the label of a run (clause 30), without leading zeros.
+function limit_names.check_run(from, text, what, i)
+  local most, label = string_match(text, '^0*([1-9]%d*)(:.*)$')
+  if not most or #most > 4 or to_number(most) < 2 or to_number(most) > MAX_BATCH then
+    bad(from, what, i, 'is not N:LABEL with N from 2 to 1,024')
+  end
+  return most .. label
 end
 
 -- The limits that a queue declares, by the text of its option, with the names that were looked up in them.
