@@ -8,11 +8,13 @@ servers is listed in `schedules.forms.LISTED`. Millions of calls, with a summary
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
 from tests import seeds
-from tests.engine.schedules.compare import run
+from tests.engine.schedules import compare
+from tests.engine.schedules.compare import Differs, run
 from tests.engine.schedules.servers import both
 
 CALLS = int(os.environ.get("INTERLOCK_ENGINE_CALLS", "10000"))
@@ -23,3 +25,14 @@ def test_model_hub_and_redis_answer_random_calls_alike(engine_port: int) -> None
     seed = seeds.seed()
     with both(engine_port) as servers:
         run(servers, seed, CALLS)
+
+
+def test_a_difference_is_kept_in_a_file_with_its_seed_and_the_fewest_steps(
+    engine_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "FOUND", tmp_path)
+    # Even no step at all is wrong.
+    monkeypatch.setattr(compare, "difference", lambda asked, redis: "they differ")
+    with both(engine_port) as servers, pytest.raises(Differs, match=r"7\.txt"):
+        run(servers, 7, 1)
+    assert (tmp_path / "7.txt").read_text("utf-8") == "seed 7, 0 steps\n[]\nthey differ\n"

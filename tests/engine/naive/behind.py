@@ -38,6 +38,12 @@ class BehindModel(GroupedModel):
     def key_is_shut(self, key: str) -> bool:
         return key in self.paused or bool(self.stuck_on(key))
 
+    def front(self, key: str) -> list[Entry]:
+        """Messages that nothing on this key blocks."""
+        lane = self.lane(key)
+        writers = [at for at, entry in enumerate(lane) if key in entry.exclusive]
+        return lane[: max(writers[0], 1)] if writers else lane
+
     def parked_under(self, key: str) -> list[Entry]:
         return sorted((e for e in self.parked if e.under == key), key=lambda entry: entry.first)
 

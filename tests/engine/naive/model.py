@@ -382,12 +382,6 @@ class Model(Hooks):
     def lane(self, key: str) -> list[Entry]:
         return [entry for entry in self.line if key in entry.keys]
 
-    def front(self, key: str) -> list[Entry]:
-        """Messages that nothing on this key blocks."""
-        lane = self.lane(key)
-        writers = [at for at, entry in enumerate(lane) if key in entry.exclusive]
-        return lane[: max(writers[0], 1)] if writers else lane
-
     def before(self, entry: Entry) -> list[Entry]:
         return self.line[: self.line.index(entry)]
 
@@ -402,17 +396,21 @@ class Model(Hooks):
         reads = sum(any(key in other.exclusive for other in before) for key in entry.shared)
         return writes + reads + any(other.barrier for other in before)
 
-    def pauses_of(self, entry: Entry) -> list[str]:
-        queue = [""] if self.halted else []
-        return queue + [key for key in entry.keys if key in self.paused]
+    def unblocked(self) -> Iterator[Entry]:
+        """Messages of which `blocked` is 0, in one pass."""
+        written, named = set[str](), set[str]()
+        for at, entry in enumerate(self.line):
+            conflicts = named.intersection(entry.exclusive) or written.intersection(entry.shared)
+            if not (at if entry.barrier else conflicts):
+                yield entry
+            if entry.barrier:
+                return
+            written.update(entry.exclusive)
+            named.update(entry.keys)
 
     def in_front(self) -> list[Entry]:
         """Messages with nothing ahead of them that were not set aside by a pause, in order."""
-        free = [
-            entry
-            for entry in self.line
-            if entry.state == QUEUED and entry.set_aside is None and not self.blocked(entry)
-        ]
+        free = [e for e in self.unblocked() if e.state == QUEUED and e.set_aside is None]
         return sorted(free, key=lambda entry: (-entry.priority, entry.sequence))
 
     def offered(self) -> list[Entry]:

@@ -37,6 +37,10 @@ NAMED_BYTES = WIRE.limits["MAX_NAMED_BYTES"].of("redis")
 
 
 class ReadModel(OperatedModel):
+    def pauses_of(self, entry: Entry) -> list[str]:
+        queue = [""] if self.halted else []
+        return queue + [key for key in entry.keys if key in self.paused]
+
     def state(self, entry: Entry) -> str:
         if entry.state != QUEUED:
             return entry.state

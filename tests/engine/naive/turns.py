@@ -32,18 +32,6 @@ class CheckedModel(WatchedModel):
 
     checked = 0
 
-    def in_front(self) -> list[Entry]:
-        """As the model has it, but quick for messages without keys."""
-        barriers = any(entry.barrier for entry in self.line)
-        free = [
-            entry
-            for entry in self.line
-            if entry.state == QUEUED
-            and entry.set_aside is None
-            and not ((barriers or entry.keys) and self.blocked(entry))
-        ]
-        return sorted(free, key=lambda entry: (-entry.priority, entry.sequence))
-
     def could_go(self, entry: Entry) -> bool:
         """True if nothing but others keeps a message from being leased."""
         open_keys = not any(key in self.paused for key in entry.keys)

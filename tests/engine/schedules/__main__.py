@@ -5,7 +5,8 @@
     python -m tests.engine.schedules --calls 10000000 --jobs 2 --write  the summary: SCHEDULES.md
 
 Each hundred thousand calls have a seed, a hub and a Redis of their own. The first difference ends
-the run; its steps are made few, and its seed is that of a run with `--seed`.
+the run; its steps are made few and kept in a file, whose path is printed. Its seed is that of a
+run with `--seed`.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ from tests.engine.timed import WIRE
 STEPS = 300
 """Number of calls of a schedule."""
 SHOWN = 40
+FOUND = Path(__file__).parents[3] / "target" / "schedules"
+"""Differences are kept here, each in a file named after its seed."""
 # State that remains when a queue is empty: its counts, its options, the test's clock, kept replies,
 # and who waits: they leave when their wait is over, by the server's clock.
 LEFT = ("c", "o", "series", "clock", "k:", "ko", "w:", "told:", "wake:", "room", "ev", "workers")
@@ -58,9 +60,20 @@ def tally_of(director: Director) -> Counter[str]:
 def _must_be_same(servers: Servers, seed: int, steps: list[Step], asked: Asked) -> None:
     wrong = difference(asked, servers.answered())
     if wrong:
+        # Kept before it is shrunk, for that takes long and what is printed may be cut.
+        keep(seed, steps, wrong)
         fewer = shrunk(servers, steps)
         again = compare(servers, fewer) or wrong
-        raise Differs(f"INTERLOCK_SEED={seed}, {len(fewer)} steps: {fewer}\n{again}")
+        kept = f"INTERLOCK_SEED={seed}, kept in {keep(seed, fewer, again)}"
+        raise Differs(f"{kept}, {len(fewer)} steps: {fewer}\n{again}")
+
+
+def keep(seed: int, steps: list[Step], wrong: str) -> Path:
+    """Write a difference and the steps that lead to it. Return the path of the file."""
+    FOUND.mkdir(parents=True, exist_ok=True)
+    path = FOUND / f"{seed}.txt"
+    path.write_text(f"seed {seed}, {len(steps)} steps\n{steps}\n{wrong}\n", encoding="utf-8")
+    return path
 
 
 def compare(servers: Servers, steps: list[Step]) -> str | None:

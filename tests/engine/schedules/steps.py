@@ -485,8 +485,11 @@ def random_steps(rng: random.Random, count: int) -> list[Step]:
 
         return choice(["1", "20", "1000000"]), [item() for _ in range(choice([1, 1, 2, 5]))]
 
+    # In some, an operator mostly cancels: lists on Redis then have many entries to skip.
+    cancelled = choice([0, 0, 0, 0.7])
+
     def operate() -> tuple[str, int, list[str]]:
-        name = choice(list(on_message))
+        name = "cancel" if chance() < cancelled else choice(list(on_message))
         return name, pick(), on_message[name]()
 
     def direct() -> tuple[str, list[str]]:
