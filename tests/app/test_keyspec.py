@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -110,3 +111,29 @@ def test_arguments_that_the_function_does_not_take_are_refused() -> None:
 def test_a_buffer_is_no_list_of_numbers(given: Any) -> None:
     with pytest.raises(TypeError, match=f"keys of .* is {type(given).__name__}; .*bytes"):
         keys_of(lambda *_: given, transfer, "a", "b")
+
+
+def test_keys_of_a_call_see_its_arguments_as_python_binds_them() -> None:
+    def plain(a: int, b: int, c: int = 30, d: int = 40) -> list[str]:
+        return [f"{a},{b},{c},{d}"]
+
+    def placed(a: int, /, b: int, c: int = 30, d: int = 40) -> list[str]:
+        return [f"{a},{b},{c},{d}"]
+
+    for function in (plain, placed):
+        task = App("redis://127.0.0.1:1").task(name="bound", keys=function)(function)
+        for count in range(6):
+            for names in subsets("abcde"):
+                args, kwargs = range(count), {name: ord(name) for name in names}
+                try:
+                    wanted = function(*args, **kwargs)
+                except TypeError:
+                    with pytest.raises(TypeError, match="bound"):
+                        task.keys_of(*args, **kwargs)
+                else:
+                    [key] = task.keys_of(*args, **kwargs).keys
+                    assert key.decode() == wanted[0]
+
+
+def subsets(names: str) -> list[tuple[str, ...]]:
+    return [some for size in range(len(names) + 1) for some in combinations(names, size)]

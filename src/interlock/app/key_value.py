@@ -41,6 +41,9 @@ def key_value(value: object, sole: bool) -> str | int | bytes | None:
     Args:
         sole: it is the whole template, so bytes are used as the key unchanged.
     """
+    if value.__class__ is str or value.__class__ is int:
+        # The common case, which needs none of the checks below.
+        return value
     if isinstance(value, enum.Enum):
         value = value.value
     if isinstance(value, bool):

@@ -89,10 +89,11 @@ class Template:
         itself."""
         if self._sole and isinstance(self._parts[0], Field):
             return self._of(self._parts[0], arguments)
-        return "".join(
+        parts = [
             part if isinstance(part, str) else str(self._of(part, arguments))
             for part in self._parts
-        )
+        ]
+        return "".join(parts)
 
     @property
     def _allowed(self) -> str:
@@ -158,10 +159,22 @@ def rule(
             raise TypeError(f"{where} holds {type(text).__name__}; allowed: templates, as str")
         templates.append(Template(text, where, signature, function))
 
+    # Every send runs one of these.
+    if not templates:
+        return _no_keys
+    if len(templates) == 1:
+        key = templates[0].key
+        return lambda bound: (_canonical(key(bound.arguments), where),)
+
     def keys_of(bound: inspect.BoundArguments) -> tuple[bytes, ...]:
-        return tuple(_canonical(template.key(bound.arguments), where) for template in templates)
+        arguments = bound.arguments
+        return tuple([_canonical(template.key(arguments), where) for template in templates])
 
     return keys_of
+
+
+def _no_keys(bound: inspect.BoundArguments) -> tuple[bytes, ...]:
+    return ()
 
 
 def _name(function: Callable[..., Any]) -> str:

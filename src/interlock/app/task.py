@@ -109,6 +109,14 @@ class _Sendable(Generic[P, R]):
         kinds = {each.kind for each in parameters.values()}
         # The binding of a call with exactly these positional arguments, computed in advance.
         self._placed = tuple(parameters) if kinds <= _PLACED else None
+        # The defaults of a function whose arguments may all be given either way.
+        self._defaults: dict[str, Any] | None = None
+        if kinds <= {inspect.Parameter.POSITIONAL_OR_KEYWORD}:
+            self._defaults = {
+                name: each.default
+                for name, each in parameters.items()
+                if each.default is not inspect.Parameter.empty
+            }
         self._app = app
         self._options: dict[str, Any] = {}
         self._timeout: float | None = None
@@ -246,9 +254,17 @@ class _Sendable(Generic[P, R]):
         return self.function(Run(self._bound(args, kwargs).arguments.values()))
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
-        if not kwargs and self._placed is not None and len(args) == len(self._placed):
-            given = dict(zip(self._placed, args, strict=True))
-            return inspect.BoundArguments(self.signature, given)
+        placed = self._placed
+        if placed is not None and len(args) <= len(placed):
+            # Signature.bind is much slower, and refuses what does not fit.
+            given = dict(zip(placed, args, strict=False))
+            if not kwargs and len(given) == len(placed):
+                return inspect.BoundArguments(self.signature, given)
+            if self._defaults is not None and given.keys().isdisjoint(kwargs):
+                found = self._defaults | given | kwargs
+                if found.keys() == self.signature.parameters.keys():
+                    ordered = {name: found[name] for name in placed}
+                    return inspect.BoundArguments(self.signature, ordered)
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -269,7 +285,8 @@ class _Sendable(Generic[P, R]):
         if self._coalesce is not None and len(names) != 1:
             raise ValueError(f"task {self.name!r}: coalesce gives {len(names)} names; allowed: one")
         keys = frozenset((*self._keys(bound), *names))
-        return keys, frozenset(self._shared(bound)) - keys, names[0] if names else None
+        shared = self._shared(bound)
+        return keys, frozenset(shared) - keys if shared else _NO_KEYS, names[0] if names else None
 
     def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raise the error that a send of this call would raise for its arguments."""
@@ -550,4 +567,5 @@ def _lifetime(value: Seconds, name: str) -> float:
 
 
 MAX_PRIORITY = 100
+_NO_KEYS: frozenset[bytes] = frozenset()
 _PLACED = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}

@@ -148,7 +148,18 @@ class Puts:
         refuses the call, nothing was put, and each message is sent by itself.
         """
         try:
-            done = yield from self._put_now(session, sends)
+            if self.closed:
+                raise self._closed()
+            if self.declaration.is_pending:
+                yield from self.declaration.made(self.engine, session, self.key)
+            messages = [send.message for send in sends]
+            last = sends[0].deadline if len(sends) == 1 else max([one.deadline for one in sends])
+            within = max(last - time.monotonic(), _SHORTEST)
+            done = yield from wire.put(
+                self.engine, session, self.key, messages, 0, within, final="MISCONF"
+            )
+            if self.watch.next_put <= time.monotonic():
+                session.renewer.noted(self.watch, done[-1].id)
         except Refused:
             # It cannot store anything at present: each caller repeats it as long as it may.
             for send in sends:
@@ -176,20 +187,6 @@ class Puts:
                 raise
             except (InterlockError, ValueError) as error:
                 send.refused(error)
-
-    def _put_now(self, session: Session[Any], sends: Sequence[Send]) -> Request[list[Put]]:
-        if self.closed:
-            raise self._closed()
-        if self.declaration.is_pending:
-            yield from self.declaration.made(self.engine, session, self.key)
-        messages = [send.message for send in sends]
-        within = max(max(send.deadline for send in sends) - time.monotonic(), _SHORTEST)
-        done = yield from wire.put(
-            self.engine, session, self.key, messages, 0, within, final="MISCONF"
-        )
-        if self.watch.next_put <= time.monotonic():
-            session.renewer.noted(self.watch, done[-1].id)
-        return done
 
     def put_many(
         self,

@@ -106,6 +106,8 @@ def _name(type: Any) -> str:
 
 
 def _bytes(payload: Any) -> bytes:
+    if payload.__class__ is bytes:
+        return payload
     if not isinstance(payload, bytes | bytearray | memoryview):
         raise TypeError("allowed: bytes")
     return bytes(payload)
