@@ -276,7 +276,7 @@ impl<P> Scheduler<P> {
             return self.put_named(put, payload);
         }
         let room = self.room(1, put.size);
-        if self.parked.is_some_and(Parked::is_busy) && room != Err(NoRoom::TooLarge) {
+        if self.minds(put.keys, put.shared) && room != Err(NoRoom::TooLarge) {
             self.room_behind(std::slice::from_ref(put))?;
         }
         room?;
@@ -396,9 +396,8 @@ impl<P> Scheduler<P> {
         let new = Message { id, payload, flags, priority: put.priority, ..Message::default() };
         let placed = put.delay == 0 && !put.barrier;
         // One that was in front before it was carried here is placed in any case.
-        let looks = placed
-            && self.parked.is_some_and(Parked::is_busy)
-            && !carried.is_some_and(|one| one.stops);
+        let looks =
+            placed && self.minds(put.keys, put.shared) && !carried.is_some_and(|one| one.stops);
         let message = match placed && !looks {
             true => self.insert_in_lanes(new, put.keys, put.shared),
             false => self.records.insert(new),

@@ -41,15 +41,33 @@ impl<P> Scheduler<P> {
     /// call may ready.
     #[inline]
     pub(in crate::queue) fn begin(&mut self, now: Time, call: impl FnOnce() -> Call) -> Budget {
+        match self.begin_carried(now, call) {
+            Some(budget) => budget,
+            None => self.caught_up(Budget::ONE_CALL),
+        }
+    }
+
+    /// Begins a call without applying what is due. Returns the budget of the call that it is part of, which did.
+    #[inline(always)]
+    fn begin_carried(&mut self, now: Time, call: impl FnOnce() -> Call) -> Option<Budget> {
         self.earliest_due = 0;
         self.now = self.now.max(now);
         if let Some(recorder) = &mut self.recorder {
             recorder.note(self.now, call());
         }
-        if let Some(budget) = self.engine.take_carried() {
-            return budget;
+        self.engine.take_carried()
+    }
+
+    /// Begins a call: applies what is due. Returns whether there was anything, and what the rest of the call may
+    /// still ready.
+    #[inline]
+    pub fn start(&mut self, now: Time) -> (bool, Budget) {
+        let carried = self.begin_carried(now, || Call::Tick);
+        let (due, mut budget) = (self.is_due(self.now), carried.unwrap_or(Budget::ONE_CALL));
+        if due && carried.is_none() {
+            self.catch_up(&mut budget);
         }
-        self.caught_up(Budget::ONE_CALL)
+        (due, budget)
     }
 
     /// Starts a call with this budget; the next call is the rest of it.

@@ -12,7 +12,6 @@ use crate::queue::parts::feed::Change;
 use crate::queue::parts::numbers::Numbers;
 use crate::queue::parts::watch::Watch;
 use crate::queue::scheduler::{Budget, Handle, NoRoom, Put, Scheduler};
-use crate::queue::schedules::trace::Call;
 use crate::queue::types::message::RETURNED;
 use crate::queue::types::{Options, Then, Time};
 
@@ -108,14 +107,6 @@ impl<P> Scheduler<P> {
         let before = self.records.failing(at).and_then(|failing| failing.error.as_deref());
         let joined = join(before, error, self.records.attempt(at), self.now);
         self.records.set_error(at, &joined);
-    }
-
-    /// Begins a call: applies what is due. Returns whether there was anything, and what the rest of the
-    /// call may still ready.
-    #[inline]
-    pub fn start(&mut self, now: Time) -> (bool, Budget) {
-        let due = self.is_due(self.now.max(now));
-        (due, self.begin(now, || Call::Tick))
     }
 
     /// The time of a call for which nothing that is due is applied: one that is replayed.

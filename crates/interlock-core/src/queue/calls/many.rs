@@ -2,7 +2,6 @@
 
 use super::lease::LeaseLost;
 use crate::key::{Key, KeyRef};
-use crate::queue::parts::parked::Parked;
 use crate::queue::scheduler::{Handle, NoRoom, Put, Scheduler};
 use crate::queue::schedules::trace::{Call, PutCall};
 use crate::queue::types::message::{Message, KEYED};
@@ -111,7 +110,7 @@ impl<P> Scheduler<P> {
             Call::PutMany(puts.clone().map(|put| PutCall::from(&put)).collect())
         });
         let room = self.room(ends.len(), 0);
-        let looks = self.parked.is_some_and(Parked::is_busy);
+        let looks = self.minds(keys, &[]);
         if looks && room != Err(NoRoom::TooLarge) {
             let puts: Vec<Put<'_>> = puts.clone().collect();
             self.room_behind(&puts)?;

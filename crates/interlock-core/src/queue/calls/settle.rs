@@ -48,7 +48,10 @@ impl<P> Scheduler<P> {
         if flags & (LIMITED | GROUPED) != 0 {
             self.leave_gate(Ticket::new(priority, sequence, at), state, flags);
         }
-        if marks != 0 || self.parked.is_some_and(Parked::remembers) {
+        // One that was parked and came back has another sequence than its id.
+        let parked = sequence != id || state == Some(State::Parked);
+        debug_assert!(parked || self.parked.parking(at).is_none(), "a parked message is known");
+        if marks != 0 || (parked && self.parked.is_some_and(Parked::remembers)) {
             let weight = payload.as_ref().and_then(|payload| self.engine.weight(payload));
             size = weight.unwrap_or(size);
             self.forget_behind(at, id, first_edge, marks, size);

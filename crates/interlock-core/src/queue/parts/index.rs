@@ -24,9 +24,14 @@ const FIRST: usize = 32;
 const SMALLEST: usize = 256;
 
 /// Bytes of a hash table with room for `capacity` entries.
+#[inline]
 pub fn table<T>(capacity: usize) -> usize {
-    // An eighth is always left free, and each place has a byte beside it.
-    (capacity * 8 / 7) * (size_of::<T>() + 1)
+    // An eighth is always left free, and each place has a byte beside it. Each call asks for several tables that
+    // most queues do not have.
+    match capacity {
+        0 => 0,
+        _ => (capacity * 8 / 7) * (size_of::<T>() + 1),
+    }
 }
 
 impl Index {

@@ -10,10 +10,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::LazyLock;
 
-use hashbrown::HashMap;
+use hashbrown::hash_table::Entry;
+use hashbrown::{HashMap, HashTable};
 
-use crate::key::Key;
+use crate::key::{Key, KeyRef};
 use crate::queue::parts::delays::DelayedKeys;
+use crate::queue::parts::index::table;
 use crate::queue::parts::lazy::Part;
 use crate::queue::types::Time;
 
@@ -46,6 +48,8 @@ type Listed = (u64, u32);
 #[derive(Debug, Default)]
 pub struct Parked {
     shut: BTreeSet<Key>,
+    /// The keys that are shut, or of held messages, or have lists: a message with none of them takes its places.
+    minded: HashTable<Key>,
     /// Bytes of the keys' texts in all tables but `Parking::keys`, which a message's own size contains.
     text_bytes: usize,
     /// The unsettled messages of each key that were held, by id.
@@ -100,6 +104,36 @@ impl Parked {
         self.moving
     }
 
+    /// Returns whether a message with this key may not be able to take its place.
+    #[inline]
+    pub fn minds(&self, key: &KeyRef<'_>) -> bool {
+        self.minded.find(key.hash, |one| *one == *key.bytes).is_some()
+    }
+
+    /// A key entered or left one of the tables that make it a minded one.
+    fn note_key(&mut self, key: &Key) {
+        let bytes = key.as_bytes();
+        let minds = self.shut.contains(bytes)
+            || self.held.contains_key(bytes)
+            || self.lists.contains_key(bytes);
+        let hash = |one: &Key| KeyRef::new(one.as_bytes()).hash;
+        match self.minded.entry(hash(key), |one| one == key, hash) {
+            Entry::Vacant(entry) if minds => {
+                self.text_bytes += bytes.len();
+                entry.insert(key.clone());
+            }
+            Entry::Occupied(entry) if !minds => {
+                self.text_bytes -= bytes.len();
+                entry.remove();
+                if self.minded.is_empty() && self.minded.capacity() > 1024 {
+                    self.minded = HashTable::new();
+                }
+            }
+            _ => {}
+        }
+        self.note();
+    }
+
     fn note(&mut self) {
         self.busy = !self.shut.is_empty() || !self.held.is_empty() || self.count > 0;
         self.moving = !self.sweeps.is_empty() || self.resweep.is_some() || !self.open.is_empty();
@@ -142,7 +176,7 @@ impl Parked {
             let first = self.first_of(key.as_bytes());
             first.map(|first| self.open.remove(&first));
         }
-        self.note();
+        self.note_key(key);
     }
 
     /// A reason for which a key was shut is gone; `paused`: it is paused.
@@ -152,7 +186,7 @@ impl Parked {
             let first = self.first_of(key);
             self.open.extend(first);
         }
-        self.note();
+        self.note_key(&Key::new(key));
     }
 
     /// A message with this key was held.
@@ -187,7 +221,7 @@ impl Parked {
         let held = self.held.entry(key.clone()).or_default();
         self.text_bytes += if held.is_empty() { key.as_bytes().len() } else { 0 };
         held.insert((sequence, message));
-        self.note();
+        self.note_key(key);
     }
 
     pub fn remove_held(&mut self, key: &[u8], sequence: u64, message: u32) {
@@ -197,7 +231,7 @@ impl Parked {
             self.held.remove(key);
             self.text_bytes -= key.len();
         }
-        self.note();
+        self.note_key(&Key::new(key));
     }
 
     /// The first message of a key that is held.
@@ -343,7 +377,10 @@ impl Parked {
             before.map(|before| self.open.remove(&before));
             self.open.extend(after);
         }
-        self.note();
+        match before.is_none() || after.is_none() {
+            true => self.note_key(&key),
+            false => self.note(),
+        }
     }
 
     /// Takes back the keys of a message that takes its places.
@@ -406,7 +443,8 @@ impl Parked {
     pub fn table_bytes(&self) -> usize {
         let keys = self.shut.len() + self.stuck.len() + self.held.len() + self.lists.len();
         let swept: usize = self.sweeps.iter().map(|key| 2 * key.as_bytes().len()).sum();
-        keys * OF_A_KEY + self.text_bytes + swept + self.parkings.len() * OF_A_MESSAGE
+        let minded = table::<Key>(self.minded.capacity());
+        keys * OF_A_KEY + minded + self.text_bytes + swept + self.parkings.len() * OF_A_MESSAGE
     }
 }
 

@@ -23,9 +23,10 @@ impl<P> Scheduler<P> {
         shared: &[KeyRef<'_>],
     ) -> bool {
         let shut = |key: &KeyRef<'_>| {
-            self.parked.is_stuck(key.bytes)
-                || self.parked.has_before(key.bytes, 0)
-                || self.lanes.find(*key).is_some_and(|lane| self.lanes.lane(lane).paused)
+            self.parked.minds(key)
+                && (self.parked.is_stuck(key.bytes)
+                    || self.parked.has_before(key.bytes, 0)
+                    || self.lanes.find(*key).is_some_and(|lane| self.lanes.lane(lane).paused))
         };
         own.unwrap_or(self.options.behind) == Behind::Park && keys.iter().chain(shared).any(shut)
     }
@@ -74,6 +75,14 @@ impl<P> Scheduler<P> {
             }
         }
         (count, bytes)
+    }
+
+    /// Returns whether a message with these keys may not be able to take its places.
+    #[inline]
+    pub(in crate::queue) fn minds(&self, keys: &[KeyRef<'_>], shared: &[KeyRef<'_>]) -> bool {
+        self.parked.is_some_and(|parked| {
+            parked.is_busy() && keys.iter().chain(shared).any(|key| parked.minds(key))
+        })
     }
 
     /// Refuses puts that could park too much.
