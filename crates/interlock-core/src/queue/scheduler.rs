@@ -426,7 +426,7 @@ impl<P> Scheduler<P> {
             self.set_carried(message, carried);
         }
         if looks {
-            self.come_new(message, put);
+            self.come_new(message, put.keys, put.shared);
         } else {
             if put.delay > 0 {
                 self.delay(message, put);

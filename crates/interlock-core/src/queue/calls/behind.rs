@@ -34,7 +34,7 @@ use crate::queue::parts::parked::{Dying, Parked};
 use crate::queue::parts::ready::Ticket;
 use crate::queue::parts::records::own_behind;
 use crate::queue::parts::slab::NONE;
-use crate::queue::scheduler::{Budget, Put, Scheduler};
+use crate::queue::scheduler::{Budget, Scheduler};
 use crate::queue::schedules::trace::Call;
 use crate::queue::types::message::{
     Message, BARRIER, GROUPED, KEYED, LIMITED, PAUSED, REFUSED, RETURNED, STUCK,
@@ -140,11 +140,17 @@ impl<P> Scheduler<P> {
         Fate::Placed
     }
 
-    /// A new message takes its places, or none.
+    /// A new message takes its places, or none. It is not given the whole put: a caller that names only keys would
+    /// have to write one into memory.
     #[cold]
-    pub(in crate::queue) fn come_new(&mut self, at: u32, put: &Put<'_>) {
+    pub(in crate::queue) fn come_new(
+        &mut self,
+        at: u32,
+        keys: &[KeyRef<'_>],
+        shared: &[KeyRef<'_>],
+    ) {
         let names = |keys: &[KeyRef<'_>]| keys.iter().map(|key| Key::new(key.bytes)).collect();
-        let keys = DelayedKeys { keys: names(put.keys), shared: names(put.shared) };
+        let keys = DelayedKeys { keys: names(keys), shared: names(shared) };
         // Nothing that it would take from the budget: it is in no lane.
         self.come(at, keys, Change::Put, false, &mut { Budget::ONE_CALL });
         self.note_behind();

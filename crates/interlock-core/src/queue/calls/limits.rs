@@ -97,7 +97,8 @@ impl<P> Scheduler<P> {
 
     fn candidate_with_limits(&mut self, kind: Kind) -> Option<Candidate> {
         let ready = self.choose(kind);
-        let offered = self.gate.first(kind);
+        // Only messages that wait are offered.
+        let offered = if self.gate.waiting() > 0 { self.gate.first(kind) } else { None };
         match (ready, offered) {
             (ready, Some(ticket)) if ready.is_none_or(|(_, first)| ticket < first) => {
                 let keyed = self.records[ticket.message].flags & KEYED != 0;

@@ -34,7 +34,7 @@ impl Barriers {
     }
 
     /// Places a message. Returns true if it is behind a barrier, and so has a gate.
-    #[inline]
+    #[inline(always)]
     pub fn place(&mut self, message: u32, sequence: u64) -> bool {
         match self.queue.back_mut() {
             None => {

@@ -102,6 +102,7 @@ impl Gate {
     }
 
     /// Messages that wait for a name.
+    #[inline]
     pub fn waiting(&self) -> u64 {
         self.waiting as u64
     }
@@ -183,8 +184,13 @@ impl Gate {
     }
 
     /// Returns whether each name of a message has room, or it keeps something of each and time lets it pass.
+    #[inline]
     pub fn has_room(&self, message: u32, now: Time) -> bool {
-        let carried = &self.carried[message];
+        self.has_room_for(&self.carried[message], now)
+    }
+
+    #[inline(always)]
+    fn has_room_for(&self, carried: &Carried, now: Time) -> bool {
         match carried.keeps {
             true => carried.shut_until(&self.names) <= now,
             false => carried.names.iter().all(|&at| self.names[at as usize].has_room(now)),
@@ -195,7 +201,7 @@ impl Gate {
     /// earlier message of its group waits.
     pub fn admits(&self, ticket: Ticket, keyed: bool, now: Time) -> bool {
         let carried = &self.carried[ticket.message];
-        self.has_room(ticket.message, now)
+        self.has_room_for(carried, now)
             && (carried.keeps || self.groups.is_idle() || self.own_before(ticket, keyed).is_none())
     }
 

@@ -344,7 +344,7 @@ impl Ready {
     }
 
     /// Enters a ticket; `fresh`: its sequence is the highest so far.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, keyed: bool, ticket: Ticket, fresh: bool) {
         self.set(keyed).push(ticket, fresh);
     }

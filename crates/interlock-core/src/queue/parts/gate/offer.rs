@@ -11,10 +11,15 @@ use crate::queue::types::Time;
 
 impl Gate {
     /// A name's keeper takes what is free; the next in line is offered.
+    #[inline]
     pub(super) fn offer(&mut self, at: u32, now: Time) {
-        if !self.names[at as usize].is_awaited() {
-            return;
+        if self.names[at as usize].is_awaited() {
+            self.offer_to_awaiting(at, now);
         }
+    }
+
+    #[inline(never)]
+    fn offer_to_awaiting(&mut self, at: u32, now: Time) {
         let keeper = self.names[at as usize].keeper;
         if keeper != NONE {
             self.advance(keeper, now);
