@@ -49,6 +49,44 @@ def test_a_function_of_two_arguments_takes_no_runs(app: App) -> None:
         app.task(keys="k", run=3)(two)  # type: ignore[arg-type]
 
 
+def test_the_argument_of_a_task_that_takes_runs_has_no_default(app: App) -> None:
+    def book(updates: Any = ()) -> None: ...
+
+    with pytest.raises(TypeError, match="allowed with run=: a function of one argument without a"):
+        app.task(keys="k", run=3)(book)
+
+
+def test_calls_sent_by_the_name_of_their_argument_are_in_the_list(app: App) -> None:
+    given: list[Any] = []
+
+    @app.task(keys=lambda numbers: "k", run=9)
+    def book(numbers: Run[int]) -> None:
+        given.append(list(numbers))
+
+    with app.testing() as worker:
+        book.send(1)
+        for number in (2, 3):
+            book.send(numbers=number)  # type: ignore[call-arg]
+        worker.run_until_idle()
+        assert [call.args for call in worker.acked] == [(1,), (2,), (3,)]
+    assert given == [[1, 2, 3]]
+
+
+def test_a_test_goes_on_after_a_call_that_cannot_be_decoded(app: App) -> None:
+    given: list[Any] = []
+
+    @app.task(keys=lambda numbers: "k", run=9)
+    def book(numbers: Run[int]) -> None:
+        given.append(list(numbers))
+
+    with app.testing() as worker:
+        for number in ("x", 2, "y", 3):
+            book.send(number)  # type: ignore[arg-type]
+        worker.run_until_idle(raise_errors=False)
+        assert len(worker.dead) == 2 and len(worker.acked) == 2
+    assert given == [[2], [3]]
+
+
 def test_an_argument_is_decoded_to_the_type_of_the_items(app: App) -> None:
     given: list[Any] = []
 

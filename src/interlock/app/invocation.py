@@ -265,6 +265,7 @@ class RunInvoked(Invoked):
         if self._items:
             super().run()
         self._progress.finish()
+        self._progress.end()
         return None
 
     async def arun(self) -> bytes | None:
@@ -272,6 +273,7 @@ class RunInvoked(Invoked):
         if self._items:
             await super().arun()
         self._progress.finish()
+        self._progress.end()
         return None
 
     @property
@@ -288,13 +290,16 @@ class RunInvoked(Invoked):
     def _gathered(self) -> Run[Any]:
         """Decode the messages; the list ends before one that cannot be decoded, which is then
         leased by itself. Raises PayloadError for the first."""
-        progress, items, places = self._progress, [], []
+        progress = self._progress
+        items: list[Any] = []
+        places: list[int] = []
         messages = [self._lease, *progress.riders]
         for at, lease in enumerate(messages):
             try:
                 read = self._read if at == 0 else self._read_rider(lease)
                 self._check_age(lease, read)
-                items.append(self._task.types.decode(read).args[0])
+                call = self._task.types.decode(read)
+                items.extend((*call.args, *call.kwargs.values()))
                 places.append(at)
             except Expired as expired:
                 progress.expired[at] = str(expired)
@@ -303,6 +308,7 @@ class RunInvoked(Invoked):
                     raise
                 progress.cut(at)
                 break
+        progress.gathered(places)
         return Run._of(items, [messages[at] for at in places], places, progress)
 
     def _read_rider(self, lease: TaskLease) -> envelope.Envelope:
@@ -315,8 +321,11 @@ class RunInvoked(Invoked):
 
     def handled(self, ended: bool) -> list[tuple[TaskLease, envelope.Call]]:
         """See ``Invoked``; those that were reported as done, if the handler has raised."""
-        count = len(self._items) if ended else self._progress.reported
-        each = list(zip(self._items.messages, self._items, strict=True))
+        if self._run is None:
+            # Its first message cannot be decoded.
+            return []
+        count = len(self._run) if ended else self._progress.reported or 0
+        each = list(zip(self._run.messages, self._run, strict=True))
         return [(lease, envelope.Call((item,))) for lease, item in each[:count]]
 
     def _check_expiry(self) -> None:

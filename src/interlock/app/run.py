@@ -68,7 +68,7 @@ class Run(Sequence[T], Generic[T]):
             ValueError: it is above the number of messages, or below an earlier report.
         """
         found = whole(count, "done(): count")
-        before = self._progress.reported
+        before = self._progress.reported or 0
         if not before <= found <= len(self):
             raise ValueError(
                 f"done(): count is {found}; allowed: {before} to {len(self)}; it never falls"
@@ -87,8 +87,9 @@ def check_signature(name: str, signature: Signature) -> None:
     """Raise TypeError unless a task that takes runs has one argument."""
     parameters = list(signature.parameters.values())
     placed = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-    if len(parameters) != 1 or parameters[0].kind not in placed:
+    one = parameters[0] if len(parameters) == 1 else None
+    if one is None or one.kind not in placed or one.default is not Parameter.empty:
         raise TypeError(
-            f"task(): {name}{signature} is given; allowed with run=: a function of one argument, "
-            "such as def send(updates: Run[Update])"
+            f"task(): {name}{signature} is given; allowed with run=: a function of one argument "
+            "without a default, such as def send(updates: Run[Update])"
         )

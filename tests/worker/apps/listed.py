@@ -7,13 +7,14 @@ waits until there is a file `gate`.
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
 
 from interlock import App, Reject, Retry, RetryAfter, Run, current_lease
 
-app = App(retry=Retry(3, first=0, jitter=False))
+app = App(retry=Retry(3, first=0, jitter=False), send_timeout=60)
 
 
 def _begun(numbers: Run[Any]) -> None:
@@ -41,6 +42,8 @@ def _handle(numbers: Run[int]) -> None:
         if number == 400:
             numbers.done(count + 1)
             raise ValueError("after all that is done")
+        if number == 500:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 @app.task(keys=lambda numbers: "k", run=100)
@@ -61,6 +64,22 @@ def silent(numbers: Run[int]) -> None:
     _begun(numbers)
     if 100 in numbers:
         raise ValueError("not 100")
+    if 500 in numbers:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(keys=lambda numbers: "k", run=100, retry=Retry(1))
+def once(numbers: Run[int]) -> None:
+    """Report nothing, with one attempt for each."""
+    silent.function(numbers)
+
+
+@app.task(keys=lambda numbers: "k", run=100, retry=Retry(1), name="hangs-silently", timeout=0.3)
+def hangs_silently(numbers: Run[int]) -> None:
+    """Report nothing; the handler of a list does not end."""
+    _begun(numbers)
+    while len(numbers) > 1 and not (Path(os.environ["LISTED_FOLDER"]) / "late").exists():
+        time.sleep(0.001)
 
 
 @app.task(keys=lambda numbers: "k", run=100, timeout=0.3, retry=Retry(1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from interlock import Run
+from interlock import Retry, Run
 from interlock.app import App
+from interlock.client.faces.batch import LeasedBatch
+from interlock.worker.message.execution import RunProgress, TaskLease, judge
 from interlock.worker.worker import Worker
 from tests.worker.apps import listed
 from tests.worker.workers import wait_for
@@ -131,26 +134,133 @@ def test_a_task_that_reports_nothing_finds_the_call_that_fails(
         [100, 3],
         [100],
         [100],
+        [100],
+        [3],
+    ]
+    assert [attempts for numbers, attempts in lists(tmp_path) if numbers == [100]] == [
+        [1],
+        [2],
         [3],
     ]
     assert len(queue.dead_letters()) == 1
 
 
+LIST_POOLS = pytest.mark.parametrize("pool", ["thread", "process"])
+"""Pools that end a handler in different ways."""
+
+
+@LIST_POOLS
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_only_the_call_that_fails_dies_of_it_however_few_its_attempts(
+    app: App, tmp_path: Path, engine: str, pool: str
+) -> None:
+    queue = handled(app, tmp_path, pool, listed.once, 1, 2, 100, 3)
+    assert [b"\x64" in letter.payload for letter in queue.dead_letters()] == [True]
+    assert (queue.stats().acks, queue.stats().retries) == (4, 0)
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_a_process_that_dies_with_a_list_blames_no_other_call(
+    app: App, tmp_path: Path, engine: str
+) -> None:
+    queue = handled(app, tmp_path, "process", listed.once, 1, 2, 500, 3)
+    (letter,) = queue.dead_letters()
+    assert "was ended by SIGKILL" in letter.error and letter.attempts == 1
+    assert (queue.stats().acks, queue.stats().retries) == (4, 0)
+
+
+@ENGINES
+def test_what_a_process_has_reported_is_acknowledged_when_it_dies(
+    app: App, tmp_path: Path, engine: str
+) -> None:
+    queue = handled(app, tmp_path, "process", listed.handle, 1, 2, 500, 3)
+    assert lists(tmp_path) == [
+        ([0], [1]),
+        ([1, 2, 500, 3], [1] * 4),
+        ([500], [2]),
+        ([500], [3]),
+        ([3], [1]),
+    ]
+    assert (queue.stats().acks, queue.stats().dead) == (4, 1)
+
+
+@LIST_POOLS
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
 def test_after_a_timeout_the_first_call_that_is_not_reported_failed(
-    app: App, tmp_path: Path, engine: str
+    app: App, tmp_path: Path, engine: str, pool: str
 ) -> None:
     queue = app._queue("default")
     (tmp_path / "gate").touch()
     for number in (1, 2, 100):
         listed.hangs.send(number)
-    with app.worker(threads=2):
+    with app.worker(threads=2, pool=pool, audit=True) as worker:
+        worker.measure()
         wait_for(lambda: queue.stats().dead == 1, "the handler is stopped")
         (letter,) = queue.dead_letters()
         assert b"\x02" in letter.payload and "handled for more than" in letter.error
         (tmp_path / "late").touch()
         wait_for(lambda: queue.stats().unsettled == 0, "all are handled")
-    assert queue.stats().acks + queue.stats().dead == 3
+        assert violations(worker) == 0
+        counted = [one[2] for one in worker.reading().counters if one[0] == "handled"]
+    assert queue.stats().acks + queue.stats().dead == sum(counted) == 3
+
+
+@LIST_POOLS
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_a_list_that_takes_too_long_without_a_report_is_handled_one_by_one(
+    app: App, tmp_path: Path, engine: str, pool: str
+) -> None:
+    queue = app._queue("default")
+    (tmp_path / "gate").touch()
+    for number in (1, 2):
+        listed.hangs_silently.send(number)
+    with app.worker(threads=2, pool=pool):
+        wait_for(lambda: queue.stats().releases == 1, "the handler is stopped")
+        (tmp_path / "late").touch()
+        wait_for(lambda: queue.stats().unsettled == 0, "all are handled")
+    assert lists(tmp_path) == [([1, 2], [1, 1]), ([1], [1]), ([2], [1])]
+    assert (queue.stats().acks, queue.stats().dead) == (2, 0)
+
+
+def test_a_report_after_the_handlers_end_changes_nothing() -> None:
+    def lease(id: int) -> TaskLease:
+        return TaskLease("q", id, id, 1, 9, frozenset(), frozenset(), b"")
+
+    first, *riders = map(lease, range(1, 5))
+    first.run = progress = RunProgress(riders)
+    run = Run._of("abcd", [first, *riders], range(4), progress)
+    run.done(1)
+    outcome = judge(Retry(), first, ValueError("left behind"))
+    run.done(4)
+    assert [(one.id, how.how) for one, how in progress.outcomes(first, outcome)] == [
+        (1, "ack"),
+        (2, "nack"),
+    ]
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_the_log_of_a_list_looks_at_each_message_a_few_times(
+    app: App, tmp_path: Path, engine: str, caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    looked: list[int] = []
+    message = LeasedBatch.message
+
+    def look(batch: LeasedBatch, at: int) -> Any:
+        looked.append(at)
+        return message(batch, at)
+
+    monkeypatch.setattr(LeasedBatch, "message", look)
+    (tmp_path / "gate").touch()
+    queue = app._queue("default")
+    with caplog.at_level(logging.DEBUG, "interlock"):
+        for number in range(80):
+            listed.silent.send(number)
+        with app.worker(threads=2):
+            wait_for(lambda: queue.stats().unsettled == 0, "all are handled")
+    assert [len(numbers) for numbers, _ in lists(tmp_path)] == [80]
+    assert len(looked) <= 3 * 80
+    assert sum("handled" in one.message for one in caplog.records) >= 80
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)

@@ -34,8 +34,8 @@ class LeasedBatch:
     """The messages that one call has leased, identified by their positions in its reply."""
 
     __slots__ = (
-        "_renewer", "all_first", "grant", "heads", "leased_at", "places", "queue", "received",
-        "reply", "token", "told_from",
+        "_place_of", "_renewer", "all_first", "grant", "heads", "leased_at", "places", "queue",
+        "received", "reply", "token", "told_from",
     )  # fmt: skip
 
     def __init__(self, queue: RemoteQueue[Any], leased: wire.Leased, started: float) -> None:
@@ -47,6 +47,7 @@ class LeasedBatch:
         self.received = time.monotonic()
         self.told_from = self.received if handled_are_told() else None
         """The time of the lease, if the handling of its messages is to be logged."""
+        self._place_of: dict[int, int] | None = None
         handle, reply = queue._handle, self.reply
         self.leased_at = min(leased.token, leased.deadline - handle._length)
         """The engine's time, µs. A token equals it unless the clock was ahead before: tokens never
@@ -93,7 +94,9 @@ class LeasedBatch:
 
     def message_of(self, id: int) -> wire.Handed:
         """Return the message of this id."""
-        return next(one for one in map(self.message, self.places) if one.id == id)
+        if self._place_of is None:
+            self._place_of = {int(self.reply[place]): place for place in self.places}
+        return self.message(self._place_of[id])
 
     def is_lost(self, id: int) -> bool:
         """Return whether the lease of this message is known to have expired or been revoked."""

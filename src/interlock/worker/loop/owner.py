@@ -22,7 +22,7 @@ from interlock.worker.loop.batch_run import BatchRun
 from interlock.worker.loop.batch_runner import BatchRunner, Returned
 from interlock.worker.loop.lease_plan import LeasePlan
 from interlock.worker.loop.state import Phase, WorkerState
-from interlock.worker.message.execution import Execution, Outcome, details, failure
+from interlock.worker.message.execution import Execution, Outcome, details, stopped
 from interlock.worker.message.source import Call, Source, SourceState
 from interlock.worker.message.tasks import Tasks
 from interlock.worker.pools.pool import pool_of
@@ -288,12 +288,16 @@ class Owner:
         if self.state.audit is not None:
             self.state.audit.ended(held)
         error = f"handled for more than {limit:.3g} s"
-        outcome = failure(execution.retry, held, error)
+        # First, so that what it has reported is final.
+        self.state.pool.stop(execution)
+        outcome = stopped(execution.retry, held, error, HANDED_BACK)
+        if held.run is not None:
+            took = time.monotonic() - (execution.started or execution.offered)
+            outcome = self.state.run_ended(execution, outcome, took)
         execution.source.add(execution.batch, held, outcome)
         if execution.source.meter is not None:
             execution.source.meter.timed_out(held)
             execution.source.meter.settled(held, outcome)
-        self.state.pool.stop(execution)
 
     # -- The end ----------------------------------------------------------------------------------
 

@@ -395,7 +395,11 @@ class WorkerState:
             return
         held = execution.held
         if held.run is not None or outcome.run is not None:
-            outcome = self._run_ended(execution, outcome, took)
+            if not held._over:
+                outcome = self.run_ended(execution, outcome, took)
+            elif held.run is not None and outcome.run is not None:
+                # Its timeout is over, and its messages are about to be settled.
+                held.run.takes(outcome.run)
         elif self.audit is not None and not told:
             tell_ended(self.audit, held, outcome)
         over = held._over
@@ -427,7 +431,7 @@ class WorkerState:
                     self.times.slow()
         self.forget(execution)
 
-    def _run_ended(self, execution: Execution, outcome: Outcome, took: float) -> Outcome:
+    def run_ended(self, execution: Execution, outcome: Outcome, took: float) -> Outcome:
         """Note the messages of a run that are done before the last one; return the outcome of
         that."""
         held, source, batch = execution.held, execution.source, execution.batch
@@ -436,6 +440,7 @@ class WorkerState:
             # It was handled in a process.
             held.run.takes(outcome.run)
         found = held.run.outcomes(held, outcome)
+        last = min(held.run.end(), len(held.run.riders))
         for at, (one, how) in enumerate(found):
             if how is RELEASED:
                 continue
@@ -443,7 +448,7 @@ class WorkerState:
                 if at:
                     self.audit.begun(one)
                 tell_ended(self.audit, one, how)
-            if at == held.run.done:
+            if at == last:
                 outcome = how
                 continue
             count_outcome(source.tally, how)

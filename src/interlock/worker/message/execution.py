@@ -39,6 +39,7 @@ __all__ = [
     "handle",
     "judge",
     "lease_at",
+    "stopped",
     "tell_ended",
 ]
 
@@ -159,39 +160,64 @@ class RunProgress:
     riders: list[TaskLease] = field(default_factory=list)
     done: int = 0
     """Number of the first messages that are done: the next one is settled by the outcome."""
-    reported: int = 0
-    """Number of items that the handler has reported as done."""
+    reported: int | None = None
+    """Number of items that the handler has reported as done; None: it has reported nothing."""
     expired: dict[int, str] = field(default_factory=dict)
     """The numbers of messages that had expired, and since when."""
-    whole: bool = False
-    """All are done."""
     more: list[TaskLease] = field(default_factory=list)
     """Messages that were leased with these and are not handled."""
     kept: int = 0
     """Number of riders, where they are not told."""
+    tell: Callable[[int], None] | None = None
+    """Called with each number of messages that are done, in a process of a pool."""
+    _ends: list[int] = field(default_factory=list)
+    """``done`` at the handler's end, or at its timeout, whichever was first."""
+
+    def gathered(self, places: Sequence[int]) -> None:
+        """Note the numbers of the items that the handler is given: others have expired."""
+        if places:
+            self.done = places[0]
 
     def report(self, count: int, places: Sequence[int]) -> None:
         """Note that the handler is done with this many items, which have these numbers."""
         self.reported = count
-        if count < len(places):
-            self.done = places[count]
-        elif count:
+        if count == len(places) > 0:
             self.finish()
+        elif count:
+            self.done = places[count]
+            self._tell()
 
     def finish(self) -> None:
-        """Note that all are done: the outcome is that of the last one."""
-        self.done, self.whole = len(self.riders), True
+        """Note that all are done."""
+        self.done = len(self.riders) + 1
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.tell is not None:
+            # Up to the first that has expired: only the outcome says which have.
+            self.tell(min((self.done, *self.expired)))
+
+    def end(self) -> int:
+        """Return the number of messages that are done, for good: a handler that is left behind, or
+        a thread of it, may report more when some are settled already."""
+        self._ends.append(self.done)
+        return self._ends[0]
+
+    @property
+    def blames(self) -> bool:
+        """Return whether it is known which message made the handler fail: it has reported, or only
+        one is left."""
+        return self.reported is not None or self.end() >= len(self.riders)
 
     def takes(self, other: RunProgress) -> None:
         """Take over the progress that was made in another process."""
-        self.done, self.expired, self.whole = other.done, other.expired, other.whole
+        self.done, self.expired = other.done, other.expired
         if other.kept < len(self.riders):
             self.cut(other.kept + 1)
 
     def told(self) -> RunProgress:
         """Return the progress without the messages."""
-        kept = len(self.riders)
-        return RunProgress([], self.done, self.reported, self.expired, self.whole, kept=kept)
+        return RunProgress([], self.end(), expired=self.expired, kept=len(self.riders))
 
     def cut(self, at: int) -> None:
         """Leave out the messages from this number on."""
@@ -200,18 +226,16 @@ class RunProgress:
 
     def outcomes(self, held: TaskLease, outcome: Outcome) -> list[tuple[TaskLease, Outcome]]:
         """Return the outcomes of a run in order; messages without one return with the last."""
-        if self.whole and outcome.how != "release":
-            outcome = ACKED
-        found = []
+        found, done = [], self.end()
         messages = [held, *self.riders]
-        for at, one in enumerate(messages[: self.done + 1]):
+        for at, one in enumerate(messages[: done + 1]):
             one.task = held.task
-            how = outcome if at == self.done else ACKED
+            how = outcome if at == done else ACKED
             if at in self.expired and how is ACKED:
                 text = self.expired[at]
                 how = Outcome("drop", error=EXPIRED + text, expected="dropped")
             found.append((one, how))
-        behind = (messages + self.more)[self.done + 1 :]
+        behind = (messages + self.more)[len(found) :]
         if behind and found[-1][1].how in ("ack", "drop"):
             found.append((behind[0], RELEASED))
         return found
@@ -356,9 +380,12 @@ def acked(result: bytes | None) -> Outcome:
 
 def judge(retry: Retry, lease: TaskLease, error: BaseException, what: str = "raised") -> Outcome:
     """Log that a handler failed, and return the outcome of its message. Never raises."""
-    if lease.run is not None and lease.run.done:
+    # The owner takes it from the lease of a handler that exceeds its timeout.
+    run = lease.run
+    done, blames = (0, True) if run is None else (run.end(), run.blames)
+    if run is not None and done and run.riders:
         # That of the message at fault.
-        at_fault = lease.run.riders[lease.run.done - 1]
+        at_fault = run.riders[min(done, len(run.riders)) - 1]
         at_fault.task, at_fault._began = lease.task, lease._began
         lease = at_fault
     if issubclass(type(error), PayloadError):
@@ -373,7 +400,11 @@ def judge(retry: Retry, lease: TaskLease, error: BaseException, what: str = "rai
         said = "message %d (%s) in queue %r has expired and is dropped: %s"
         _log.warning(said, lease.id, lease.task, lease.queue, text, extra=details(lease))
         return Outcome("drop", error=EXPIRED + text, expected="dropped")
+    if run is not None and not blames:
+        what += f" for a list of {len(run.riders) + 1}, without a report"
     found = consumer.judge(retry, lease, error, what)  # type: ignore[arg-type]
+    if not blames and not found.steered:
+        return unblamed(found.whole)
     if found.how == "nack":
         return failure(retry, lease, found.whole, found.delay, found.limit)
     if found.how == "reject":
@@ -398,6 +429,20 @@ def failure(
     again = retry.attempts is None or lease.attempt < retry.attempts
     expected = "retried" if again else "dead" if retry.then == "dead" else "held"
     return Outcome("nack", delay=delay, error=error, expected=expected, limit=limit)
+
+
+def stopped(retry: Retry, lease: TaskLease, error: str, delay: float = 0.0) -> Outcome:
+    """Return that a handler was stopped, or died. ``delay``: see ``unblamed``."""
+    run = lease.run
+    if run is not None and not run.blames:
+        return unblamed(error, delay)
+    return failure(retry, lease, error)
+
+
+def unblamed(error: str, delay: float = 0.0) -> Outcome:
+    """Return that any message of a run may have made its handler fail: the first is returned for
+    ``delay`` seconds, its attempt unchanged, and is leased by itself."""
+    return Outcome("defer", delay=delay, error=error, expected="released")
 
 
 class Witness(Protocol):

@@ -167,6 +167,8 @@ class _Link:
             return judge(Retry(), lease, error)
         if parts is not None and call is None:
             tasks.learn(invocation, lease.payload)
+        if lease.run is not None:
+            lease.run.tell = functools.partial(self._progress.report, message.number)
         if invocation.timeout is not None:
             # The worker watches it from now on.
             self._timed = True

@@ -36,7 +36,7 @@ from interlock.worker.message.execution import (
     Outcome,
     TaskLease,
     details,
-    failure,
+    stopped,
 )
 from interlock.worker.message.plain_execution import PlainExecution
 from interlock.worker.message.scope import LONGEST_LEAVE, Scope, ScopeThread
@@ -207,6 +207,7 @@ class ProcessPool:
                 if began:
                     execution.started = began
                 if not over:
+                    child.look_at_run(execution)
                     break
                 child.sent.popleft()
                 execution.end(over)
@@ -372,6 +373,12 @@ class _Child:
             self._killed_for = execution
             self._process.kill()
 
+    def look_at_run(self, execution: Execution) -> None:
+        """Note what its handler has reported of a run, in case it never ends."""
+        run = None if type(execution) is PlainExecution else execution.held.run
+        if run is not None and (done := self.progress.reported(execution.number)):
+            run.done = run.reported = done
+
     def close(self) -> None:
         """End the process."""
         with self._sending, contextlib.suppress(OSError):
@@ -531,7 +538,7 @@ class _Child:
                 extra=details(execution.held),
             )  # fmt: skip
         error = f"the process that handled it {_end(code)}"
-        self._pool.ended(execution, failure(execution.retry, execution.held, error))
+        self._pool.ended(execution, stopped(execution.retry, execution.held, error))
 
 
 _batch = attrgetter("batch")

@@ -18,9 +18,9 @@ class Progress:
 
     The numbers are in a pipe, from which each is read once: by the process before it begins the
     message, or by the worker that takes it back, which therefore needs no answer from a process
-    that hangs or was stopped. The times are in shared memory. Only the process writes them for the
-    messages that it has, each at once, so the worker reads them although the process may be killed
-    at any moment.
+    that hangs or was stopped. The times are in shared memory, with how many messages of a run are
+    done. Only the process writes them for the messages that it has, each at once, so the worker
+    reads them although the process may be killed at any moment.
     """
 
     def __init__(self, descriptors: Sequence[int] = ()) -> None:
@@ -53,8 +53,8 @@ class Progress:
     def send(self, first: int, count: int) -> None:
         """Let the process begin the messages with these numbers. It is sent the messages then."""
         for number in range(first, first + count):
-            place = number % SLOTS * 2
-            self._times[place] = self._times[place + 1] = 0.0
+            place = number % SLOTS * WORDS
+            self._times[place] = self._times[place + 1] = self._times[place + 2] = 0.0
         numbers = range(first, first + count)
         os.write(self._sent, b"".join(number.to_bytes(WIDTH, sys.byteorder) for number in numbers))
 
@@ -76,16 +76,24 @@ class Progress:
 
     def begin(self, number: int, now: float) -> None:
         """Note that a message begins, at this time.monotonic()."""
-        self._times[number % SLOTS * 2] = now
+        self._times[number % SLOTS * WORDS] = now
 
     def end(self, number: int) -> float:
         """Note that a handler has returned, and keeps no result; return the time."""
-        self._times[number % SLOTS * 2 + 1] = now = time.monotonic()
+        self._times[number % SLOTS * WORDS + 1] = now = time.monotonic()
         return now
+
+    def report(self, number: int, done: int) -> None:
+        """Note how many messages of a run are done."""
+        self._times[number % SLOTS * WORDS + 2] = done
+
+    def reported(self, number: int) -> int:
+        """Return how many messages of a run are done."""
+        return int(self._times[number % SLOTS * WORDS + 2])
 
     def times(self, number: int) -> tuple[float, float]:
         """Return the times.monotonic() at which a message began and ended so; 0: it has not."""
-        place = number % SLOTS * 2
+        place = number % SLOTS * WORDS
         return self._times[place], self._times[place + 1]
 
 
@@ -107,4 +115,6 @@ WIDTH = 8
 """Bytes of a number in the pipe."""
 SLOTS = 64
 """At least the messages that a process has, from the first to the last."""
-SIZE = SLOTS * 16
+WORDS = 3
+"""Numbers of a message in the shared memory: begin, end, and messages of its run that are done."""
+SIZE = SLOTS * WORDS * 8
