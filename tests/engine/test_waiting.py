@@ -246,6 +246,30 @@ def test_a_waiting_put_whose_client_died_blocks_no_other(connection: redis.Redis
     assert not queue.parts() & {"w:needs", "w:room", "room:dead", "room:living"}
 
 
+@pytest.mark.parametrize("back", [1, 5_000, 30_000_000])
+def test_a_clock_that_is_set_back_ends_the_reservation_of_room(
+    connection: redis.Redis, back: int
+) -> None:
+    """The reservation is extended while messages are settled, so that only its end may be ahead."""
+    queue = TimedQueue(connection, uuid.uuid4().hex)
+    queue.at(60_000_000)
+    queue.call("configure", "MAXSIZE", 8)
+    queue.put(*[message("one") for _ in range(7)])
+    leased = queue.lease(7).messages
+    refused(queue, "large", 1, WAIT, *message("new") * 7)
+    for _ in range(64):
+        queue.call("cancel", queue.put(message("small"))[0])
+    assert "room is reserved" in refused(queue, "small", 1, 0, *message("small"))
+    if back < 10_000:
+        queue.at(60_000_000 + 10_000)
+        queue.settle(leased[0].ack())
+        assert "room is reserved" in refused(queue, "small", 1, 0, *message("small"))
+        queue.at(60_000_000 + 10_000 - back)
+    else:
+        queue.at(60_000_000 - back)
+    queue.put(message("small"))
+
+
 def test_a_wait_that_is_over_does_not_affect_the_next_one(connection: redis.Redis) -> None:
     """Of how often it was passed, and since when: by its end, and by a put that entered."""
     queue = TimedQueue(connection, uuid.uuid4().hex)

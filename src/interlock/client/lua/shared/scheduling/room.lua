@@ -72,6 +72,10 @@ end
 
 function room.turn_of(q, first)
   local saved = room.saved_turn(q, first)
+  -- Times ahead of the clock are from before it was set back: its turn begins anew, and room is not kept for longer.
+  if saved and (math.max(saved[3], saved[5]) > q.now or saved[6] > q.now + saved[2]) then
+    saved = nil
+  end
   return saved or room.new_turn(q, MIN_KEPT, 0), not saved
 end
 
