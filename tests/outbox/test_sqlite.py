@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from interlock import PayloadError, Reject, current_lease
+from interlock import PayloadError, Reject, Run, current_lease
 from interlock.app import App
 from interlock.cli import main
 from interlock.outbox import Outbox
@@ -218,6 +218,19 @@ def test_a_call_that_no_engine_takes_is_refused_by_the_send(place: Place) -> Non
         place.outbox.send(place.seen, say, "x" * (sent + 20))
     with place.app.worker(threads=2):
         wait_for(lambda: place.handled == [sent], "not handled")
+
+
+@pytest.mark.parametrize("option", ["coalesce", "run"])
+def test_a_task_that_takes_several_rows_at_once_is_refused_with_what_to_do(
+    place: Place, option: str
+) -> None:
+    def book(amounts: Run[int]) -> None: ...
+
+    given: dict[str, Any] = {"run": 3} if option == "run" else {"coalesce": "{amounts}"}
+    task = place.app.task(keys="{amounts}", **given)(book)
+    with pytest.raises(ValueError, match=rf"'book' has {option}=, .* declare a task without it"):
+        place.outbox.send(place.seen, task, 1)
+    assert place.rows() == []
 
 
 def test_order_is_that_of_the_commits_whatever_the_transactions_read_before(place: Place) -> None:

@@ -261,13 +261,15 @@ class Outbox:
             raise TypeError(f"{call}: {task!r} is given; allowed: a task of the outbox's app")
         if task._coalesce is not None:
             raise ValueError(
-                f"{call}: task {task.name!r} has coalesce; allowed: a task without, for each row "
-                "of an outbox is handled"
+                f"{call}: task {task.name!r} has coalesce=, and each row of an outbox is handled; "
+                "declare a task without it, or send this one by send() once the transaction has "
+                "committed"
             )
         if task.declared.run is not None:
             raise ValueError(
-                f"{call}: task {task.name!r} has run; allowed: a task without, for each row of an "
-                "outbox is handled by itself"
+                f"{call}: task {task.name!r} has run=, and each row of an outbox is handled by "
+                "itself; declare a task without it, or send this one by send() once the "
+                "transaction has committed"
             )
         return task
 
