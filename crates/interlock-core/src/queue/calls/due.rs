@@ -102,7 +102,11 @@ impl<P> Scheduler<P> {
         if !self.gate.is_none_or(Gate::is_idle) {
             first = first.min(self.gate.next_time());
         }
-        for due in [self.backoffs.first(), self.delays.first()].into_iter().flatten() {
+        // Each by itself: a list of two would be written to memory in each call.
+        if let Some(due) = self.backoffs.first() {
+            first = first.min(due.at);
+        }
+        if let Some(due) = self.delays.first() {
             first = first.min(due.at);
         }
         (first != Time::MAX).then_some(first)
