@@ -8,8 +8,9 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -22,6 +23,7 @@ from interlock.cli import main
 from interlock.client.admin.operator import Operator
 from interlock.client.admin.server import Server
 from interlock.client.faces.client import Client, connect
+from interlock.client.request import Argument
 from interlock.metrics.exporter import Exporter
 from interlock.runtime.queue_figures import QUEUE_FAMILIES
 from tests.hub.servers import free_port, redis_server
@@ -302,6 +304,27 @@ def test_the_exporter_reports_blocked_messages(client: Client) -> None:
     assert {figure: told[figure] for figure in BLOCKED} == BLOCKED
     assert 0 < told["oldest_waiting_seconds"] < 60 and told["oldest_ready_seconds"] == 0
     checked("check metrics", given=text)
+
+
+def test_only_queues_that_can_have_roots_are_asked_for_them_each_once(client: Client) -> None:
+    mark = uuid.uuid4().hex
+    asked: list[str] = []
+
+    class Counting(Operator):
+        def each(self, function: str, queues: Sequence[str], *arguments: Argument) -> Any:
+            asked.extend(queues if function == "roots" else ())
+            return super().each(function, queues, *arguments)
+
+    stall(client, f"{mark}-held")
+    for state in ("ready", "leased", "paused"):
+        for _ in range(2):
+            client.queue(f"{mark}-{state}", str).put("x", keys="k")
+    client.queue(f"{mark}-paused", str).pause("k")
+    with client.queue(f"{mark}-leased", str).get():
+        text = Exporter(Counting(Server(client)), f"{mark}-*").text()
+    assert sorted(asked) == [f"{mark}-{state}" for state in ("held", "leased", "paused")]
+    assert of_queue(text, f"{mark}-paused")["blocked"] == 2
+    assert of_queue(text, f"{mark}-ready")["blocked"] == 0
 
 
 def test_a_hub_reports_blocked_messages(hub: interlock.Hub) -> None:

@@ -14,7 +14,6 @@ from concurrent.futures import TimeoutError as NotYet
 from interlock.client.admin.operator import Operator
 from interlock.client.admin.queue_counts import QueueCounts
 from interlock.client.request import Refused
-from interlock.client.wire import admin as wire_queue
 from interlock.client.wire import worker_directory
 from interlock.errors import InterlockError
 from interlock.explanation import key_text
@@ -133,16 +132,13 @@ class Exporter:
 
         Messages are counted behind the first roots of the queues in which most wait.
         """
-        active = [name for name, one in found.items() if one["leased"] or one["waiting"]]
+        active = {name: one for name, one in found.items() if one["leased"] or one["waiting"]}
+        known = self._counts.roots(self._operator, active, LOOKED_AT)
+        stalls = self._counts.stalls(self._operator, found, MAX_WALKED, known)
         told = dict(found)
-        for queue, reply in zip(
-            active, self._operator.each("roots", active, SLOW, LOOKED_AT), strict=True
-        ):
-            # An older engine does not report it.
-            if not isinstance(reply, Refused):
-                told[queue] = found[queue] | wire_queue.roots_found(reply).figures()
-        for queue, roots in self._counts.stalls(self._operator, found, MAX_WALKED).items():
-            told[queue] = told[queue] | roots.figures()
+        for figures in (known, stalls):
+            for queue, roots in figures.items():
+                told[queue] = told[queue] | roots.figures()
         return told
 
     def _waiting(self, found: Mapping[str, Mapping[str, int]], own: set[str]) -> Iterator[Sample]:
@@ -182,8 +178,6 @@ def _state(said: Mapping[str, object]) -> str:
     return str(state) if state in ("running", "draining") else "unknown"
 
 
-SLOW = 60_000_000
-"""µs after which a handler is slow."""
 LOOKED_AT = 100
 """Maximum roots of each queue that are read."""
 MOST_LOOKED_AT = 100

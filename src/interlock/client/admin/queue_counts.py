@@ -11,7 +11,7 @@ from interlock.client.admin.operator import Operator
 from interlock.client.request import Refused
 from interlock.client.wire import admin as wire_queue
 from interlock.client.wire import messages as wire
-from interlock.roots import Roots
+from interlock.roots import Found, Roots
 
 __all__ = ["QueueCounts"]
 
@@ -28,6 +28,8 @@ WALK = 2_000
 """Maximum number of messages counted behind each."""
 SLOW = 60.0
 """Seconds after which a running handler counts as blocking."""
+KINDS = ("leased", "backing_off", "held", "paused")
+"""Counts of what can block messages; a queue in which all are 0 has no roots."""
 
 
 class QueueCounts:
@@ -84,8 +86,28 @@ class QueueCounts:
         """Return the engine's time, seconds since 1970, extrapolated from the last `stats`."""
         return time.time() + self._ahead
 
+    def roots(
+        self, operator: Operator, counts: Mapping[str, Mapping[str, int]], most: int
+    ) -> dict[str, Found]:
+        """Return the roots, at most `most` of each queue, by queue name.
+
+        Only a queue that can have roots by its counts is asked. A queue of an engine of an older
+        release, which does not report roots, is left out.
+        """
+        asked = [name for name, one in counts.items() if any(one.get(kind, 1) for kind in KINDS)]
+        replies = operator.each("roots", asked, wire.micros(SLOW), most)
+        return {
+            name: wire_queue.roots_found(reply)
+            for name, reply in zip(asked, replies, strict=True)
+            if not isinstance(reply, Refused)
+        }
+
     def stalls(
-        self, operator: Operator, counts: Mapping[str, Mapping[str, int]], walk: int = WALK
+        self,
+        operator: Operator,
+        counts: Mapping[str, Mapping[str, int]],
+        walk: int = WALK,
+        known: Mapping[str, Found] | None = None,
     ) -> dict[str, Roots]:
         """Return what blocks messages in the queues where most wait, by queue name.
 
@@ -95,17 +117,15 @@ class QueueCounts:
         Args:
             counts: what `stats` returned, of all or of some queues.
             walk: maximum number of messages counted behind a root, 1 to 2,000.
+            known: what `roots` returned for these counts; None: it is called.
         """
         waiting = [name for name, one in counts.items() if one.get("waiting")]
         now = time.monotonic()
         self._roots = {name: one for name, one in self._roots.items() if now < one[0]}
         asked = [name for name in waiting if name not in self._roots]
-        replies = operator.each("roots", asked, wire.micros(SLOW), 1)
-        for name, reply in zip(asked, replies, strict=True):
-            # An engine of an older release does not report it.
-            if isinstance(reply, Refused) or not wire_queue.roots_found(reply).roots:
-                self._roots[name] = now, None
-        stalled = [name for name in asked if name not in self._roots]
+        if known is None:
+            known = self.roots(operator, {name: counts[name] for name in asked}, 1)
+        stalled = [name for name in asked if name in known and known[name].roots]
         for name in heapq.nlargest(STALLED, stalled, key=lambda name: counts[name]["waiting"]):
             began = time.monotonic()
             roots = operator.roots(name, ROOTS, SLOW, walk)

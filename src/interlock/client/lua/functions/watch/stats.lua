@@ -168,6 +168,13 @@ local function oldest_waiting(q, next_place)
   return to_number(oldest or 0)
 end
 
+-- The reply of an empty queue. Copying it costs a third of making one: most counts are 0.
+local NOTHING = {}
+for i = 1, #DECLARED.figures do
+  NOTHING[2 * i - 1], NOTHING[2 * i] = DECLARED.figures[i], '0'
+end
+NOTHING[#NOTHING + 1], NOTHING[#NOTHING + 2] = 'time', '0'
+
 register('stats', function(q, from)
   take_end(from)
   local c = look(q)
@@ -182,12 +189,13 @@ register('stats', function(q, from)
   now.oldest_waiting = now.waiting > 0 and oldest_waiting(q, next_place) or 0
   now.paused = c[N.paused] + c[N.halted]
   now.full = no_room(q, 1, 1) and 1 or 0
-  local reply = {}
-  for _, name in ipairs(DECLARED.figures) do
-    reply[#reply + 1] = name
-    reply[#reply + 1] = digits(now[name] or c[N[name]])
+  local reply = { table_unpack(NOTHING) }
+  for i, name in ipairs(DECLARED.figures) do
+    local value = now[name] or c[N[name]]
+    if value ~= 0 then
+      reply[2 * i] = digits(value)
+    end
   end
-  reply[#reply + 1] = 'time'
-  reply[#reply + 1] = digits(q.now)
+  reply[#reply] = digits(q.now)
   return reply
 end)
