@@ -22,7 +22,8 @@ from interlock.client.faces.handler_time import (
     SPAN,
     HandlerTime,
 )
-from interlock.worker.loop import batch_runner
+from interlock.worker.loop import batch_runner, owner
+from interlock.worker.loop.batch_lending import BatchLending
 from interlock.worker.loop.lease_plan import LeasePlan
 from interlock.worker.loop.state import Phase, Places
 from interlock.worker.message.source import Source, SourceState
@@ -307,3 +308,37 @@ def test_a_pool_with_messages_leased_ahead_gets_no_more_until_a_batch_has_its_pl
     places.give("any", plan.enough)
     plan.serve_all(0.0, False)
     assert source.calls == [24, "settle"] and source.state is SourceState.BATCHES
+
+
+def test_the_owner_checks_a_batch_when_its_present_message_may_hold_it_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handler_time, "LOOK", 1.0)
+    monkeypatch.setattr(handler_time, "LATE", 2.0)
+    monkeypatch.setattr(owner, "TICK", 5.0)
+    times = SimpleNamespace(leased_ahead=20)
+    state: Any = SimpleNamespace(runner=None, executions={}, times=times)
+    batches = BatchLending(state, events=SimpleNamespace())
+    checked: Any = SimpleNamespace(state=state, _batches=batches, _looked=10.0)
+
+    def next_look(now: float) -> float:
+        return owner.Owner._next_look(checked, now)
+
+    assert next_look(10.0) == 11.0
+    run = SimpleNamespace(at=0, since=0.0)
+    state.runner = SimpleNamespace(run=None)
+    assert next_look(10.5) == 12.5, "no batch has arrived yet"
+    state.runner.run = run
+    assert next_look(10.5) == 12.5, "no message has begun"
+    run.at, run.since = 1, 10.75
+    assert next_look(12.5) == 12.75
+    run.at, run.since = 2, 12.25
+    assert next_look(12.75) == 14.25, "another one has begun meanwhile"
+    run.since = 14.0
+    assert next_look(14.25) == 15.0, "whatever goes on, what else is due is done by then"
+    run.since = 1.0
+    assert next_look(14.25) == 11.0, "a late one that is not taken over is looked at no sooner"
+    state.executions[1] = "outside the batch"
+    assert next_look(14.25) == 11.0
+    state.runner, times.leased_ahead = None, 0
+    assert next_look(14.25) == 15.0
