@@ -115,6 +115,7 @@ def test_an_acknowledged_write_survives_the_loss_of_its_machine_and_of_the_log(
     eventually(lambda: increased(b, "x", 0) == last, lambda: b.log)
 
 
+@pytest.mark.share(2)
 def test_hundreds_of_connections_wait_and_are_answered_when_the_node_ends(nodes: Nodes) -> None:
     a, b = on(nodes, "a", "--ack", "1", "--timeout", "60"), on(nodes, "b")
     acked(a, "x")

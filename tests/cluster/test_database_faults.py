@@ -228,6 +228,7 @@ def run(kind: str, seed: int, steps: int) -> None:
         Run(stack, Path(folder), kind, seed).go(steps)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql hash:4"])
 def test_a_database_has_the_rows_of_its_table_after_any_faults(kind: str) -> None:
     needs_hub()

@@ -34,6 +34,7 @@ def length(nodes: Nodes) -> int:
         return int(engine.xlen(STREAM))
 
 
+@pytest.mark.share(2)
 def test_a_log_is_not_trimmed_for_an_absent_node_until_it_is_forgotten(
     nodes: Nodes, capsys: pytest.CaptureFixture[str]
 ) -> None:

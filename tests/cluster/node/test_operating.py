@@ -232,6 +232,7 @@ def test_a_node_that_does_not_answer_is_named(
     assert f"a: {nodes.nodes['a'].address} does not answer" in out
 
 
+@pytest.mark.share(2)
 def test_status_shows_the_nodes_while_their_engine_is_away(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

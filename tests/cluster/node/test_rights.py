@@ -82,6 +82,7 @@ def one(tmp_path: Path) -> Iterator[One]:
         yield One(stack, tmp_path)
 
 
+@pytest.mark.share(2)
 def test_a_missing_right_is_named_and_the_node_continues_once_granted(one: One) -> None:
     one.goes_on()
     for right in (*OF_LOG, *OF_ANNOUNCEMENTS):

@@ -63,6 +63,7 @@ def trims(nodes: Nodes, node: NodeProcess, *others: NodeProcess) -> int:
     return value
 
 
+@pytest.mark.share(2)
 def test_a_node_that_lacks_trimmed_entries_takes_a_snapshot_and_is_equal(nodes: Nodes) -> None:
     a, b = nodes.start_both()
     increased(b, "n")
@@ -92,6 +93,7 @@ def test_a_node_that_lacks_trimmed_entries_takes_a_snapshot_and_is_equal(nodes: 
         eventually(lambda: one["n"] == other["n"] == third["n"])
 
 
+@pytest.mark.share(2)
 def test_a_log_is_not_trimmed_beyond_an_absent_node_and_a_lost_folder_waits_for_it(
     nodes: Nodes,
 ) -> None:

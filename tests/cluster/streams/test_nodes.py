@@ -86,6 +86,7 @@ def rows(folder: Path, name: str) -> dict[str, Presence]:
         return {str(key): row for key, row in table.items()}
 
 
+@pytest.mark.share(2)
 @pytest.mark.watchdog(180)
 def test_nodes_converge_after_any_is_killed_or_the_engine_restarts(
     engine: Engine, start: Start, tmp_path: Path
@@ -212,6 +213,7 @@ def has(node: NodeProcess, key: str, value: int) -> bool:
             return False
 
 
+@pytest.mark.share(2)
 @pytest.mark.watchdog(180)
 def test_a_node_that_lacks_trimmed_entries_takes_a_snapshot(
     engine: Engine, start: Start, log: Log, dc: str, monkeypatch: pytest.MonkeyPatch
@@ -255,6 +257,7 @@ def test_a_node_that_lacks_trimmed_entries_takes_a_snapshot(
         assert [one["kind"] for one in status(node)["trouble"]] == []
 
 
+@pytest.mark.share(2)
 @pytest.mark.watchdog(180)
 def test_a_log_trimmed_by_somebody_else_is_reported_and_not_read_further(
     engine: Engine, start: Start, log: Log, monkeypatch: pytest.MonkeyPatch

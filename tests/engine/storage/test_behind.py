@@ -82,6 +82,7 @@ def held_behind_which(play: Play, keys: list[tuple[str, ...]]) -> None:
     play.put_many(keys)
 
 
+@pytest.mark.share(2)
 def test_many_that_wait_behind_a_held_message_are_parked_and_return_over_several_calls(
     servers: Servers,
 ) -> None:

@@ -117,6 +117,7 @@ def test_a_result_that_needs_the_only_process_of_a_pool(program: Any) -> None:
         assert f"the handler of message {job.id} " in failure_of(job)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("engine", ["hub"], indirect=True)
 def test_all_handlers_wait_for_results_that_need_one(program: Any, pool: str) -> None:
