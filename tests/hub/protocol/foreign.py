@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.hub.protocol.foreign_builds import SOURCES, node
+from tests.hub.protocol.foreign_builds import JVM_OPTIONS, SOURCES, node
 
 LIMIT_SECONDS = 20.0
 Message = tuple[str, str, str]
@@ -53,9 +53,7 @@ class Library:
 
 def java(folder: Path, classes: str, *words: str) -> list[Path | str]:
     """A program of Java; the first word is its class."""
-    # The short-lived need neither a second compiler nor threads to collect garbage.
-    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"]
-    return ["java", *options, "-cp", f"{folder / classes}:{folder / 'libraries'}/*", *words]
+    return ["java", *JVM_OPTIONS, "-cp", f"{folder / classes}:{folder / 'libraries'}/*", *words]
 
 
 LIBRARIES = (

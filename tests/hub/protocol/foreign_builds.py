@@ -145,6 +145,10 @@ GO = {
 # -- Java -----------------------------------------------------------------------------------------
 
 
+JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+"""A program that soon ends needs neither a second compiler nor threads to collect garbage."""
+
+
 def javac() -> Path:
     found = program("javac")
     if (age := numbers(version(found))) < (17,):
@@ -157,14 +161,14 @@ def javac() -> Path:
 def make_java(tool: Path, folder: Path) -> None:
     words: Words = [program("mvn"), "--quiet", "--batch-mode", "--no-transfer-progress"]
     words += [f"-Dmaven.repo.local={CACHE / 'maven'}", "-DoutputDirectory=libraries"]
-    fetch([*words, "dependency:copy-dependencies"], folder, {})
+    fetch([*words, "dependency:copy-dependencies"], folder, {"MAVEN_OPTS": " ".join(JVM_OPTIONS)})
     java_compile(tool, folder, sorted(folder.rglob("*.java")), "classes")
 
 
 def java_compile(tool: Path, folder: Path, sources: Sequence[Path], output: str) -> None:
     # Not by Maven: its plugin for this takes longer to fetch and start than javac to end.
     options = ["--release", "17", "-Xlint:all", "-Werror", "-cp", "libraries/*", "-d", output]
-    compile_in(folder, [tool, *options, *sources], {})
+    compile_in(folder, [tool, *(f"-J{option}" for option in JVM_OPTIONS), *options, *sources], {})
 
 
 # -- Tools ----------------------------------------------------------------------------------------
