@@ -20,20 +20,20 @@ ifdef PYTHON
 export PYTHON
 endif
 
-# The core is compiled in one of three ways:
+# The core is compiled with one of three profiles of Cargo.toml:
 #
-#   shipped  as users get it: optimised across crates, which takes minutes to link
-#   tested   like the crates' tests, which share what is compiled: optimised, but not across crates, and
-#            a sum that leaves its type ends the test
-#   dev      little optimised, and only what changed is compiled again: with DEV=1
+#   shipped  release: as users get it, optimised across crates, which takes minutes to link
+#   tested   tested: a little optimised, in test-long as release; and a sum that overflows its type ends the test
+#   dev      quick: the same, but only what changed is compiled again; with DEV=1
 #
 # `make test` takes a core that is up to date whichever it is, and otherwise makes a tested one.
-TESTED := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
-	CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_DEBUG=0
 KIND := $(if $(DEV),dev,$(if $(INTERLOCK_TESTED),tested,shipped))
-ifeq ($(KIND),tested)
-$(foreach setting,$(TESTED),$(eval export $(setting)))
-endif
+PROFILE_OF_shipped := release
+PROFILE_OF_tested := tested
+PROFILE_OF_dev := quick
+# With the disks and the deaths that the crates' tests simulate, which nothing asks for here: these tests then share
+# what is compiled.
+FEATURES_OF_tested := --features pyo3/extension-module,interlock-stores/simulated,interlock-table/faults
 
 PY := .venv/bin/python
 BUILD_TOOLS := .venv/tools-build.txt
@@ -87,7 +87,8 @@ endif
 $(BUILT): $(CRATES) $(BUILD_TOOLS)
 	@scripts/prepare.sh rust
 	$(call step,building the core ($(KIND); a minute or two the first time))
-	@$(ALONE) scripts/build_core.sh $(KIND)
+	@# Otherwise pip lists every optional dependency.
+	@PIP_QUIET=1 $(ALONE) $(PY) -m maturin develop --profile $(PROFILE_OF_$(KIND)) $(FEATURES_OF_$(KIND)) --locked --quiet
 	@echo $(KIND) >$(BUILT)
 
 .PHONY: build
@@ -173,6 +174,7 @@ test: $(DEVELOP_TOOLS) $(if $(INTERLOCK_LONG),$(SITE_TOOLS)) ## everything; of w
 	@echo
 	@echo "interlock: all tests passed"
 
+test-long: export CARGO_PROFILE_TESTED_OPT_LEVEL=3
 test-long: $(DEVELOP_TOOLS) $(SITE_TOOLS) ## everything, with no share left out: about an hour on two cores
 	@export INTERLOCK_SEED=$(ANY_SEED) INTERLOCK_LONG=1 $(call counts,3) && \
 		echo "interlock: INTERLOCK_SEED=$$INTERLOCK_SEED" && \
@@ -181,7 +183,7 @@ test-long: $(DEVELOP_TOOLS) $(SITE_TOOLS) ## everything, with no share left out:
 	@echo "interlock: all tests passed"
 
 PACKAGES := --package interlock-core --package interlock-engine --package interlock-hub --package interlock-journal --package interlock-log --package interlock-node --package interlock-rows --package interlock-stores --package interlock-table
-CARGO_TEST := $(TESTED) cargo test --release --locked
+CARGO_TEST := cargo test --profile tested --locked
 
 .PHONY: test-rust test-crates test-threads
 # Thread schedules need a separate build; the CI has the time.
@@ -219,13 +221,16 @@ STREAMED := $(if $(filter output-sync,$(.FEATURES)),--output-sync=none)
 .PHONY: tested-wheel
 tested-wheel: BUILT_KIND = $(shell cat $(BUILT))
 tested-wheel: $(BUILT)
-	@rm -rf target/tested
-	@$(ALONE) $(if $(filter tested,$(BUILT_KIND)),,$(foreach setting,$(TESTED),-u $(firstword $(subst =, ,$(setting))))) \
-		$(PY) -m maturin build --profile $(if $(filter dev,$(BUILT_KIND)),quick,release) --locked --quiet --out target/tested
+	@rm -rf target/tested-wheel
+	@$(ALONE) $(PY) -m maturin build --profile $(PROFILE_OF_$(BUILT_KIND)) $(FEATURES_OF_$(BUILT_KIND)) --locked --quiet --out target/tested-wheel
+
+# Tests compile a program of the benchmarks too, which users get optimised across crates.
+QUICK_PROGRAMS := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+	CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0
 
 .PHONY: test-pythons
 test-pythons: $(BUILT) $(DEVELOP_TOOLS) tested-wheel
-	@export INTERLOCK_WHEEL="$$(echo target/tested/*.whl)" && \
+	@export $(QUICK_PROGRAMS) INTERLOCK_WHEEL="$$(echo target/tested-wheel/*.whl)" && \
 		$(MAKE) $(STREAMED) test-python && $(MAKE) $(STREAMED) test-valkey
 
 .PHONY: test-python
@@ -299,11 +304,12 @@ lint-python: $(BUILT) $(DEVELOP_TOOLS)
 	$(call step,figures of the pages)
 	@$(BESIDE) $(PY) scripts/figures.py --check
 
+# As the crates' tests, after the core: build scripts and what they compile are shared.
 .PHONY: lint-rust
-lint-rust: $(BUILD_TOOLS)
+lint-rust: $(BUILD_TOOLS) | $(if $(INTERLOCK_TESTED),tested-wheel)
 	$(call step,cargo fmt and clippy)
 	@scripts/component.sh fmt --all --check
-	@$(BESIDE) $(ALONE) scripts/component.sh clippy --locked --workspace --all-targets --quiet -- --deny warnings
+	@$(BESIDE) $(ALONE) scripts/component.sh clippy --profile tested --locked --workspace --all-targets --quiet -- --deny warnings
 	@for program in $(if $(INTERLOCK_LONG),load rust); do \
 		scripts/component.sh fmt --manifest-path benchmarks/$$program/Cargo.toml --check && \
 		CARGO_TARGET_DIR=target/lint $(BESIDE) $(ALONE) scripts/component.sh clippy --locked --all-targets --quiet \
