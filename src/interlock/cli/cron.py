@@ -35,7 +35,9 @@ ENTRY = (
     Flag("--kwargs", "keyword arguments of the call, a JSON object", "JSON", default="{}"),
     Flag("--copies", "maximum calls that may be unsettled at once (no maximum)", "N", positive),
 )  # fmt: skip
-FLAGS = (ENGINE, COUNT, *ENTRY, JSON)
+QUEUE = Flag("--queue", "list, remove: stored entries of this queue, on which no task of the app "
+             "need be", "QUEUE")
+FLAGS = (ENGINE, QUEUE, COUNT, *ENTRY, JSON)
 
 
 def add_to(commands: Any) -> None:
@@ -48,14 +50,16 @@ def add_to(commands: Any) -> None:
         ),
     )
     own = parser.add_subparsers(metavar="COMMAND", required=True)
-    _declare(own, "list", entries, "list all entries with their last and next tick", (ENGINE,))
+    _declare(
+        own, "list", entries, "list all entries with their last and next tick", (ENGINE, QUEUE)
+    )
     _declare(
         own, "next", coming, "list the next ticks, by the clock of this machine", (COUNT,), "?"
     )
     _declare(own, "run", send, "send the call of a declared entry now", (ENGINE,), "NAME")
     _declare(own, "add", add, "store an entry in the engine", (*ENTRY, ENGINE), "NAME")
     _declare(own, "change", change, "replace a stored entry", (*ENTRY, ENGINE), "NAME")
-    _declare(own, "remove", remove, "remove a stored entry", (ENGINE,), "NAME")
+    _declare(own, "remove", remove, "remove a stored entry", (ENGINE, QUEUE), "NAME")
 
 
 def _declare(
@@ -121,14 +125,18 @@ def entries(app: App, given: argparse.Namespace) -> int:
 
     timers: dict[str, list[Timer]] = {}
     stored: list[Timer] = []
+    others: list[str] = []
     trouble: InterlockError | None = None
+    declared = [] if given.queue else list(app.timetable.values())
     try:
-        timers, stored = _timers(app), app.timetable.stored()
+        timers = {} if given.queue else _timers(app)
+        stored = app.timetable.stored(given.queue)
+        others = [] if given.queue else _unlisted(app)
     except InterlockError as error:
         # The app's declarations are printed anyway.
         trouble = error
-    told = [_told(entry, timers) for entry in app.timetable.values()]
-    told += [_told_stored(app, one) for one in stored]
+    told = [_told(entry, timers) for entry in declared]
+    told += [_told_stored(app, one, given.queue) for one in stored]
     if given.json:
         for one in told:
             emit(one)
@@ -144,10 +152,19 @@ def entries(app: App, given: argparse.Namespace) -> int:
                 rows,
             )
         )
+    elif given.queue:
+        print(f"no entry is stored for queue {given.queue}")
     else:
         print(
             f"{given.app} has no timetable: no task is under @app.cron or @app.every, and no entry "
             "is stored"
+        )
+    for queue in others:
+        print(
+            f"interlock: entries are stored for queue {queue}, on which {given.app} has no task; "
+            f"`interlock cron list {given.app} --queue {queue}` lists them",
+            file=sys.stderr,
+            flush=True,
         )
     if trouble is not None:
         return failed(f"cannot read which ticks were fired: {explained(str(trouble))}")
@@ -197,9 +214,10 @@ def change(app: App, given: argparse.Namespace) -> int:
 
 def remove(app: App, given: argparse.Namespace) -> int:
     """Remove a stored entry."""
-    if not app.timetable.remove(given.name):
+    if not app.timetable.remove(given.name, queue=given.queue):
         declared = "; the app declares it" if given.name in app.timetable else ""
-        return refuse(f"there is no stored entry {given.name!r}{declared}")
+        where = f" for queue {given.queue}" if given.queue else ""
+        return refuse(f"there is no stored entry {given.name!r}{where}{declared}")
     return _done(given, True, "is removed")
 
 
@@ -259,6 +277,11 @@ def _timers(app: App) -> dict[str, list[Timer]]:
     return {name: Keeper(name, found, app._open).pending() for name, found in queues.items()}
 
 
+def _unlisted(app: App) -> list[str]:
+    """Return the queues with stored entries that no task of the app is on."""
+    return [queue for queue in app.timetable.other_queues() if app.timetable.stored(queue)]
+
+
 def _told(entry: Entry, timers: dict[str, list[Timer]]) -> dict[str, Any]:
     own = [one for one in timers.get(entry.queue, []) if one.name == entry.name]
     current = [one for one in own if one.is_of(entry)]
@@ -279,7 +302,7 @@ def _told(entry: Entry, timers: dict[str, list[Timer]]) -> dict[str, Any]:
     }
 
 
-def _told_stored(app: App, one: Timer) -> dict[str, Any]:
+def _told_stored(app: App, one: Timer, queue: str | None) -> dict[str, Any]:
     from interlock.app.timetable.timer import schedule_of
 
     zone: dt.tzinfo = dt.UTC
@@ -295,7 +318,7 @@ def _told_stored(app: App, one: Timer) -> dict[str, Any]:
         "name": one.name,
         "schedule": one.schedule,
         "task": one.task,
-        "queue": "" if task is None else task.declared.queue,
+        "queue": queue or ("" if task is None else task.declared.queue),
         "missed": one.missed,
         "last": when(one.last),
         "next": when(one.tick),

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,40 @@ def test_a_timetable_outlives_its_engine(
         before = len(seen)
         wait_for(lambda: len(seen) >= before + 2, "the timers did not come back")
     assert len(seen) == len(set(seen))
+
+
+def test_entries_of_a_queue_that_the_app_has_no_more_are_named_listed_and_removed(
+    app: App, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interlock(*words: str) -> tuple[int, str, str]:
+        code = main(("cron", *words))
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    monkeypatch.setattr(clocked.app, "url", app.url)
+    earlier, queue = App(app.url), f"gone{uuid.uuid4().hex}"
+    try:
+        task = earlier.task(name="report", queue=queue)(lambda: None)
+        earlier.timetable.add("daily", task, every="1d")
+        assert queue in app.timetable.other_queues()
+        assert queue not in earlier.timetable.other_queues()
+        code, out, err = interlock("list", CLOCKED)
+        assert code == 0 and "daily" not in out
+        assert f"entries are stored for queue {queue}, on which {CLOCKED} has no task" in err
+        code, out, err = interlock("list", CLOCKED, "--queue", queue, "--json")
+        told = json.loads(out)
+        assert (told["name"], told["task"], told["queue"]) == ("daily", "report", queue)
+        code, _, err = interlock("remove", CLOCKED, "daily")
+        assert code == 2 and "no stored entry 'daily'" in err
+        code, _, err = interlock("remove", CLOCKED, "weekly", "--queue", queue)
+        assert code == 2 and f"no stored entry 'weekly' for queue {queue}" in err
+        assert interlock("remove", CLOCKED, "daily", "--queue", queue)[0] == 0
+        assert interlock("list", CLOCKED, "--queue", queue)[1].startswith("no entry is stored for")
+        assert queue not in interlock("list", CLOCKED)[2]
+        assert earlier.timetable.stored() == []
+    finally:
+        earlier._queue(f"{queue}:timetable").drop(force=True)
+        earlier.close()
 
 
 def test_the_command_shows_and_runs_a_timetable(

@@ -132,27 +132,58 @@ class Timetable(Mapping[str, Entry]):
             if queue != entry.queue:
                 self._unset(queue, name)
 
-    def remove(self, name: str) -> bool:
+    def remove(self, name: str, *, queue: str | None = None) -> bool:
         """Remove a stored entry. Returns False if there is none of this name.
 
         A call that was sent already stays in its queue.
+
+        Args:
+            name: name of the entry.
+            queue: the queue of its task, if no task of this app is on it. Default: the queues of
+                the app's tasks.
+
+        Raises:
+            EngineUnavailable: the engine did not answer.
         """
-        queues = self._queues_of(name)
+        queues = self._queues_of(name, queue)
         for queue in queues:
             self._unset(queue, name)
         return bool(queues)
 
-    def stored(self) -> list[Timer]:
-        """Return the stored entries, by their names; ``tick`` is 0 until a worker has seen one."""
+    def stored(self, queue: str | None = None) -> list[Timer]:
+        """Return the stored entries, by their names; ``tick`` is 0 until a worker has seen one.
+
+        Args:
+            queue: only those of tasks on this queue, which need not be a queue of the app. Default:
+                those of the queues of the app's tasks.
+
+        Raises:
+            EngineUnavailable: the engine did not answer.
+        """
         found: dict[str, Timer] = {}
-        for queue in self._queues():
+        for each in self._queues() if queue is None else [queue]:
             own: dict[str, list[tuple[Stored, Timer]]] = {}
-            for one in listed(self._open(queue)):
+            for one in listed(self._open(each)):
                 own.setdefault(one[1].name, []).append(one)
             # A change to a task of another queue is a removal in this one.
             current = {name: _current(some) for name, some in own.items()}
             found |= {name: one for name, one in current.items() if one is not None}
         return [found[name] for name in sorted(found)]
+
+    def other_queues(self) -> list[str]:
+        """Return the queues whose timetable the engine has, and on which no task of this app is.
+
+        Raises:
+            EngineUnavailable: the engine did not answer.
+        """
+        from interlock.client.admin.operator import Operator
+        from interlock.client.admin.server import Server
+
+        client = self._open("default")._client
+        names = Operator(Server(client)).queues()
+        ends = timers.SUFFIX
+        found = {name.removesuffix(ends) for name in names if name.endswith(ends)}
+        return sorted(found - set(self._queues()) - {""})
 
     # -- Messages -----------------------------------------------------------------------------
 
@@ -223,11 +254,11 @@ class Timetable(Mapping[str, Entry]):
         for runner in self.runners:
             runner.look()
 
-    def _queues_of(self, name: str) -> list[str]:
+    def _queues_of(self, name: str, only: str | None = None) -> list[str]:
         """Return the tasks' queues of a stored entry: several if it was added in two at once."""
         return [
             queue
-            for queue in self._queues()
+            for queue in (self._queues() if only is None else [only])
             if _current(_on_key(self._open(queue), name)) is not None
         ]
 
