@@ -35,8 +35,11 @@ ENTRY = (
     Flag("--kwargs", "keyword arguments of the call, a JSON object", "JSON", default="{}"),
     Flag("--copies", "maximum calls that may be unsettled at once (no maximum)", "N", positive),
 )  # fmt: skip
-QUEUE = Flag("--queue", "list, remove: stored entries of this queue, on which no task of the app "
-             "need be", "QUEUE")
+QUEUE = Flag(
+    "--queue",
+    "list, remove: stored entries of this queue, on which no task of the app need be",
+    "QUEUE",
+)
 FLAGS = (ENGINE, QUEUE, COUNT, *ENTRY, JSON)
 
 
