@@ -25,13 +25,15 @@ WITHOUT = "hiredis is not installed, or not to be used"
 apart = pytest.mark.skipif("threads.hiredis is None", reason=WITHOUT)
 
 
-@pytest.fixture(params=["hiredis", "redis-py", "asyncio"])
+@pytest.fixture(params=["hiredis", "redis-py", "asyncio", "asyncio by redis-py"])
 def ask(request: pytest.FixtureRequest, engine_port: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Asks over one connection after the other's reply."""
     port = engine_port
     target = parse(f"redis://127.0.0.1:{port}/0")
     address = f"127.0.0.1:{port}"
-    if request.param == "asyncio":
+    if request.param.endswith("redis-py"):
+        monkeypatch.setattr(threads, "hiredis", None)
+    if request.param.startswith("asyncio"):
         with asyncio.Runner() as runner:
 
             async def made() -> AsyncLink:
@@ -43,8 +45,6 @@ def ask(request: pytest.FixtureRequest, engine_port: int, monkeypatch: pytest.Mo
         return
     if request.param == "hiredis" and threads.hiredis is None:
         pytest.skip(WITHOUT)
-    if request.param == "redis-py":
-        monkeypatch.setattr(threads, "hiredis", None)
     blocking = Link(target, address)
     yield blocking.ask
     blocking.close()
@@ -216,5 +216,15 @@ def test_numbers_are_converted_before_packing(
     assert link.send(command, 30) and link.receive() == b""
     link.close()
     assert "GETRANGE" in handed and not [one for one in handed if isinstance(one, int)]
+    handed.clear()
+
+    async def awaited() -> None:
+        link = AsyncLink(parse(f"redis://{address}/0"), address)
+        assert await link.ask(command, 30, before=("LPOP", "links:none", 2), nudge=1.0) == b""
+        assert await link.ask(command, 30) == b""
+        link.close()
+
+    asyncio.run(awaited())
+    assert handed.count("GETRANGE") == 2 and not [one for one in handed if isinstance(one, int)]
     # Commands that redis-py itself sends: SELECT.
     assert make(redis.connection, parse(f"redis://{address}/1"), address, 1).db == "1"

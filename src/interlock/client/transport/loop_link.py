@@ -1,13 +1,25 @@
-"""A link for asyncio: sends, and awaits the reply. It belongs to the loop that uses it first."""
+"""A link for asyncio: sends, and awaits the reply. It belongs to the loop that uses it first.
+
+redis-py connects, sends and parses. With hiredis, commands are packed here.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable
 from typing import Any
 
 from interlock.client.request import Argument, Broken, Reply
-from interlock.client.transport.redis_connection import PAUSE, UNREADABLE, broken, make, refusal
+from interlock.client.transport import thread_link
+from interlock.client.transport.redis_connection import (
+    PAUSE,
+    UNREADABLE,
+    broken,
+    make,
+    refusal,
+    spelt,
+)
 from interlock.client.url import Target
 
 
@@ -16,7 +28,9 @@ class AsyncLink:
 
     def __init__(self, target: Target, address: str) -> None:
         from redis.asyncio import connection
+        from redis.exceptions import RedisError
 
+        self._error = RedisError
         self._made: Any = make(connection, target, address, target.timeout)
         self.interrupted = self.once = False
 
@@ -34,8 +48,6 @@ class AsyncLink:
         nudge: float = 0,
     ) -> Reply:
         """Send a command and return its reply; see Link.ask. Cancelled, it closes."""
-        from redis.exceptions import RedisError
-
         made = self._made
         sent = False
         try:
@@ -47,9 +59,9 @@ class AsyncLink:
                 sent = True
                 if nudge:
                     return await _slow(made, before, command, nudge)
-                await made.send_command(*command, check_health=False)
+                await _send(made, command)
                 return await made.read_response(disable_decoding=True)
-        except RedisError as error:
+        except self._error as error:
             found = refusal(error)
             if found is not None:
                 raise found from None
@@ -94,6 +106,17 @@ class AsyncLink:
             opened._sock.close() if hasattr(opened, "_sock") else None
 
 
+def _send(made: Any, command: tuple[Argument, ...]) -> Awaitable[None]:
+    """Send a command. redis-py would pack it argument by argument, in Python."""
+    hiredis = thread_link.hiredis
+    sent: Awaitable[None]
+    if hiredis is None:
+        sent = made.send_command(*command, check_health=False)
+    else:
+        sent = made.send_packed_command(hiredis.pack_command(spelt(command)), check_health=False)
+    return sent
+
+
 async def _slow(
     made: Any, before: tuple[Argument, ...], command: tuple[Argument, ...], nudge: float
 ) -> Reply:
@@ -108,8 +131,8 @@ async def _slow(
         made._writer.write(b"PING\r\n")
 
     if before:
-        await made.send_command(*before, check_health=False)
-    await made.send_command(*command, check_health=False)
+        await _send(made, before)
+    await _send(made, command)
     timer = asyncio.get_running_loop().call_later(nudge, ping)
     refused = False
     try:
