@@ -335,7 +335,7 @@ def test_the_owner_checks_a_batch_when_its_present_message_may_hold_it_up(
     run.at, run.since = 2, 12.25
     assert next_look(12.75) == 14.25, "another one has begun meanwhile"
     run.since = 14.0
-    assert next_look(14.25) == 15.0, "whatever goes on, what else is due is done by then"
+    assert next_look(14.25) == 15.0, "all other checks are due by then"
     run.since = 1.0
     assert next_look(14.25) == 11.0, "a late one that is not taken over is looked at no sooner"
     state.executions[1] = "outside the batch"
