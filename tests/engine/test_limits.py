@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from tests import seeds
-from tests.engine.calls import Queue, commands_of, message
+from tests.engine.calls import LONG, Queue, commands_of, leased, message
 from tests.engine.naive.limits import PASSES
 from tests.engine.naive.model import LEASED, Entry, Spec
 from tests.engine.naive.watch import WatchedModel
@@ -397,3 +397,20 @@ def test_a_change_of_limits_reads_the_names_that_messages_wait_for_at_once(
     told = commands_of(queue, lambda: queue.call("configure", "CHANGE", "LIMITS", "n*=2"))
     assert told < names / 10
     assert queue.call("lease", "", 0, 0, 1000, 10**9, "any")[3] == str(names)
+
+
+def test_a_grant_that_waited_for_its_rate_executes_few_commands(timed: TimedQueue) -> None:
+    timed.call("configure", "LIMITS", "n=1/10:1")
+    timed.put(*[message("", limit="n") for _ in range(30)])
+    # It asks for more than the rate allows, so that the others wait in line.
+    (handed,) = timed.lease(2).messages
+    executed = []
+    for now in range(10, 200, 10):
+        timed.at(now)
+        reply: list[str] = []
+        call = ["next", "", 0, 0, 1, LONG, "any", *handed.ack()]
+        executed.append(
+            commands_of(timed, lambda call=call, reply=reply: reply.extend(timed.call(*call)))  # type: ignore[misc]
+        )
+        (handed,) = leased(reply[2:]).messages
+    assert max(executed) <= 20, executed

@@ -9,6 +9,18 @@ local open_gates = barriers.open_gates
 local ran_out = outcome.ran_out
 local lease_of, places_of, end_some = leases.of, leases.places, leases.end_some
 
+-- Which kinds are due, by their letters; all may be if there are many.
+local function kinds_due(q)
+  local members, kinds = redis_call('ZRANGEBYSCORE', q.due, '-inf', digits(q.now), 'LIMIT', 0, 2 * MAX_DUE), {}
+  if #members == 2 * MAX_DUE then
+    return { a = true, b = true, d = true, n = true, k = true }
+  end
+  for _, member in ipairs(members) do
+    kinds[string_sub(member, 1, 1)] = true
+  end
+  return kinds
+end
+
 local function due_before(q, letter, most)
   local from, found = '', {}
   local members = redis_call('ZRANGEBYSCORE', q.due, '-inf', digits(q.now), 'LIMIT', 0, most)
@@ -190,12 +202,15 @@ local function apply_due(q)
   behind.move(q)
   local left = MAX_DUE
   if c[N.due] <= q.now then
-    left = end_backoffs(q, expire(q, left))
-    if left > 0 then
+    -- What is due of one kind makes nothing of another kind due at once.
+    local kinds = kinds_due(q)
+    left = kinds.a and expire(q, left) or left
+    left = kinds.b and end_backoffs(q, left) or left
+    if left > 0 and kinds.d then
       left = end_delays(q, left)
     end
-    if q.slots and c[N.timed] > 0 then
-      slots.open(q, take_due(q, 'n', MAX_DUE), take_due(q, 'k', MAX_DUE))
+    if q.slots and c[N.timed] > 0 and (kinds.n or kinds.k) then
+      slots.open(q, kinds.n and take_due(q, 'n', MAX_DUE) or NONE, kinds.k and take_due(q, 'k', MAX_DUE) or NONE)
     end
     local first = redis_call('ZRANGE', q.due, 0, 0, 'WITHSCORES')[2]
     c[N.due] = first and to_number(first) or NEVER

@@ -87,10 +87,10 @@ function rates.write(q, times)
   end
 end
 
--- Drops all times once they are past, and nothing waits for one of them.
+-- Drops all times once they are past, and no message has a limit name: the next grant would enter its own again.
 function rates.expire(q)
   local c = q.counters
-  if c[N.timed] > 0 and c[N.timed] <= q.now and c[N.due] > q.now then
+  if c[N.timed] > 0 and c[N.timed] <= q.now and c[N.due] > q.now and c[N.gated] == 0 then
     redis_call('UNLINK', q.rt)
     c[N.timed] = 0
   end
