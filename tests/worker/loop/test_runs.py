@@ -263,6 +263,22 @@ def test_the_log_of_a_list_looks_at_each_message_a_few_times(
     assert sum("handled" in one.message for one in caplog.records) >= 80
 
 
+@LIST_POOLS
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_calls_of_a_list_that_is_revoked_come_again_and_the_auditor_finds_nothing(
+    app: App, tmp_path: Path, engine: str, pool: str
+) -> None:
+    queue = app._queue("default")
+    ids = [listed.silent.send(number).id for number in (1, 2, 3)]
+    with app.worker(threads=2, pool=pool, audit=True) as worker:
+        wait_for(lambda: bool(lists(tmp_path)), "the handler begins")
+        assert queue.revoke(ids[0])
+        (tmp_path / "gate").touch()
+        wait_for(lambda: queue.stats().unsettled == 0, "all are handled")
+        assert violations(worker) == 0
+    assert lists(tmp_path) == [([1, 2, 3], [1] * 3), ([1], [2]), ([2, 3], [1, 1])]
+
+
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
 def test_expired_calls_are_left_out_of_the_list(app: App, tmp_path: Path, engine: str) -> None:
     queue = app._queue("default")

@@ -444,7 +444,8 @@ class WorkerState:
         for at, (one, how) in enumerate(found):
             if how is RELEASED:
                 continue
-            if self.audit is not None:
+            # If the first was revoked, those behind it have returned with it.
+            if self.audit is not None and not (at and held._is_revoked):
                 if at:
                     self.audit.begun(one)
                 tell_ended(self.audit, one, how)
