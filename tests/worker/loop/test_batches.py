@@ -327,13 +327,13 @@ def test_the_owner_checks_a_batch_when_its_present_message_may_hold_it_up(
     assert next_look(10.0) == 11.0
     run = SimpleNamespace(at=0, since=0.0)
     state.runner = SimpleNamespace(run=None)
-    assert next_look(10.5) == 12.5, "no batch has arrived yet"
+    assert next_look(10.5) == 13.5, "no batch has arrived yet"
     state.runner.run = run
-    assert next_look(10.5) == 12.5, "no message has begun"
+    assert next_look(10.5) == 13.5, "no message has begun"
     run.at, run.since = 1, 10.75
-    assert next_look(12.5) == 12.75
-    run.at, run.since = 2, 12.25
-    assert next_look(12.75) == 14.25, "another one has begun meanwhile"
+    assert next_look(12.5) == 13.75
+    run.at, run.since = 2, 11.75
+    assert next_look(13.75) == 14.75, "another one has begun meanwhile"
     run.since = 14.0
     assert next_look(14.25) == 15.0, "all other checks are due by then"
     run.since = 1.0

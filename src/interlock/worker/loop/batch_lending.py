@@ -79,10 +79,13 @@ class BatchLending:
                 self._state.times.slow(held_up=True)
 
     def late_at(self, now: float) -> float:
-        """Return the earliest time at which a message may have held up the thread for too long."""
+        """Return the time at which a message that has not ended holds up the thread for too
+        long."""
         runner = self._state.runner
         run = None if runner is None else runner.run
-        return (now if run is None or not run.at else run.since) + handler_time.LATE
+        since = now if run is None or not run.at else run.since
+        # On a busy machine many threads pause for about as long as LATE, and then continue.
+        return since + handler_time.LATE + handler_time.LOOK
 
     def call_waits(self, runner: BatchRunner, run: BatchRun) -> None:
         """Take over the rest of a batch in which a coroutine waits."""
