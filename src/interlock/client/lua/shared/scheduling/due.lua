@@ -202,7 +202,7 @@ local function apply_due(q)
   behind.move(q)
   local left = MAX_DUE
   if c[N.due] <= q.now then
-    -- What is due of one kind makes nothing of another kind due at once.
+    -- Due messages of one kind make none of another kind due at once.
     local kinds = kinds_due(q)
     left = kinds.a and expire(q, left) or left
     left = kinds.b and end_backoffs(q, left) or left
