@@ -25,5 +25,6 @@ print(*json.load(open(".pytest_cache/v/cache/lastfailed")), sep="\n")')
 printf '%s\n' "${failed[@]}" | grep -qE "$strict" && exit $code
 
 printf '\n== once more, alone: %d that failed\n' "${#failed[@]}"
-env -u INTERLOCK_SHARES $py -m pytest --last-failed --last-failed-no-failures none || exit $?
+# By their names, so that nothing else is collected.
+env -u INTERLOCK_SHARES $py -m pytest "${failed[@]}" || exit $?
 printf 'interlock: UNSTEADY, failed beside others and passed alone: %s\n' "${failed[@]}" >&2
