@@ -96,6 +96,7 @@ OTHERS = {
     "Timetable.change": Timetable.change,
     "Timetable.remove": Timetable.remove,
     "Timetable.stored": Timetable.stored,
+    "Timetable.other_queues": Timetable.other_queues,
     "Outbox": postgres.Outbox,
     "Outbox.send": postgres.Outbox.send,
     "Outbox.asend": postgres.Outbox.asend,
