@@ -270,6 +270,22 @@ def test_a_clock_that_is_set_back_ends_the_reservation_of_room(
     queue.put(message("small"))
 
 
+def test_no_room_is_kept_for_a_put_that_waits_since_before_the_clock_was_set_back(
+    connection: redis.Redis,
+) -> None:
+    """Its wait may be over long since: its end is as far ahead as the clock was."""
+    queue = TimedQueue(connection, uuid.uuid4().hex)
+    queue.at(600_000_000)
+    queue.call("configure", "MAXSIZE", 4)
+    queue.put(message("one"), message("two"), message("three"))
+    queue.lease(1)
+    refused(queue, "large", 1, WAIT, *message("new") * 2)
+    queue.at(0)
+    queue.call("cancel", queue.put(message("small"))[0])
+    queue.at(1_000_000)
+    queue.put(message("small"))
+
+
 def test_a_wait_that_is_over_does_not_affect_the_next_one(connection: redis.Redis) -> None:
     """Of how often it was passed, and since when: by its end, and by a put that entered."""
     queue = TimedQueue(connection, uuid.uuid4().hex)

@@ -50,16 +50,16 @@ function room.need_of(q, text)
   end
 end
 
--- The first whose wait is not over, and what it needs.
+-- The first whose wait is not over, what it needs, and since when it waits.
 function room.first(q)
   for _ = 1, MAX_DUE do
-    local first = redis_call('ZRANGE', q['w:room'], 0, 0)[1]
+    local first, since = table_unpack(redis_call('ZRANGE', q['w:room'], 0, 0, 'WITHSCORES'))
     if not first then
       return nil
     end
     local need = room.need_of(q, redis_call('HGET', q['w:needs'], first))
     if need then
-      return first, need
+      return first, need, to_number(since)
     end
     room.leave(q, first)
   end
@@ -89,8 +89,9 @@ end
 
 -- Whether a put must leave room to the first in line, which may be this consumer.
 function room.is_kept(q, consumer)
-  local first, need = room.first(q)
-  if not first or first == consumer then
+  local first, need, came = room.first(q)
+  -- One that came later than now waits since before the clock was set back, and may be gone long since.
+  if not first or first == consumer or came > q.now then
     return false
   end
   local c, now, t, new = q.counters, q.now, room.turn_of(q, first)
