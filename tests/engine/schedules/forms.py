@@ -15,8 +15,8 @@ il1_scan        order: each tells all messages, in an order of its own
                 with `rising` by id, on the hub only: the scheduler's tests compare it
                 with `front` Redis may answer that only a scan finds them: test_costs.py has cases
                 in which it must not
-il1_explain     in a long one Redis may answer that at least so many are ahead, after 2,000 steps;
-                the hub takes 20,000
+il1_explain     a long one may have EXACT 0 on Redis, which counts 2,000 steps;
+                the hub counts 20,000
 il1_hot         order, as in il1_scan; on the hub the deepest 1,000 first
 il1_paused      order, as in il1_scan
 an error        the model tells its code only; the text is compared between the servers
@@ -71,7 +71,7 @@ def same(call: Call, hub: Replies | None, redis: Replies) -> bool:
     of_hub = says.replace("$6\r\nserver", "$4\r\nnone") if call.name == "configure" else says
     if hub is not None and not hub.next_is(of_hub):
         return False
-    if redis.next_is(says) or call.arguments[2:3] == ["front"] and redis.next_is(UNKNOWN):
+    if redis.next_is(says) or (call.arguments[2:3] == ["front"] and redis.next_is(UNKNOWN)):
         return True
     return call.name == "explain" and len(expected) > LONG and counts_less(redis, expected)
 
