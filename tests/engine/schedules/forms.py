@@ -85,10 +85,10 @@ def counts_less(redis: Replies, expected: list[str]) -> bool:
     # AHEAD and EXACT stand side by side.
     rest = list(told)
     for at in range(1, len(rest)):
-        some, all_ = rest[at - 1], expected[at - 1]
-        if (rest[at], expected[at]) == ("0", "1") and some.isdigit() and all_.isdigit():
-            if int(some) <= int(all_):
-                rest[at - 1 : at + 1] = expected[at - 1 : at + 1]
+        counted, ahead = rest[at - 1], expected[at - 1]
+        counts = counted.isdigit() and ahead.isdigit() and int(counted) <= int(ahead)
+        if counts and (rest[at], expected[at]) == ("0", "1"):
+            rest[at - 1 : at + 1] = expected[at - 1 : at + 1]
     if rest != expected:
         redis.at = start
     return rest == expected
