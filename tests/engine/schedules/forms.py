@@ -77,7 +77,8 @@ def same(call: Call, hub: Replies | None, redis: Replies) -> bool:
 
 
 def counts_less(redis: Replies, expected: list[str]) -> bool:
-    """Return whether the next reply is an explanation that counts some of those ahead in part."""
+    """Return whether the next reply is this explanation, where some counts of those ahead are
+    lower and say so."""
     start, told = redis.at, redis.array()
     if told is None or len(told) != len(expected):
         redis.at = start
