@@ -208,7 +208,7 @@ class Owner:
         """Return the time of the next check."""
         soon, late = self._looked + handler_time.LOOK, self._looked + TICK
         if self.state.runner is not None and not self.state.executions:
-            # A check takes the interpreter from the handlers, so there is none while they go on.
+            # A check interrupts the handlers, so it waits until one may be late.
             return max(soon, min(late, self._batches.late_at(now)))
         brief = self.state.runner is not None or self.state.times.leased_ahead
         return soon if brief else late

@@ -77,7 +77,7 @@ pub struct Groups {
     rings: [[Ring; 2]; 2],
     /// Messages that can be leased, by kind and `Front`.
     counts: [[usize; 2]; 2],
-    /// Of the messages that are ready.
+    /// Sequences of the messages that are ready, to find the lowest.
     sequences: Sequences,
 }
 
